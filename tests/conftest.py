@@ -1,0 +1,14 @@
+"""What every test shares: the hypothesis profiles, and the services that tests start themselves."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# "ci" repeats the same examples on every machine; "explore" looks for new ones, as long as one likes.
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("BLOBMAP_TEST_HYPOTHESIS", "ci"))
