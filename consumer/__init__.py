@@ -1,0 +1,1 @@
+"""The daemon: what a gateway announces becomes object records for the programs that write tapes."""
