@@ -1,0 +1,43 @@
+"""What a store hands over: an object in a listing, one level of a listing, a body. Shapes only, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Entry(TypedDict):
+    """One object of a listing: the fields of obstore's ObjectMeta, which is passed through as it is, for speed.
+
+    `path` is relative to the root of the store, `size` is in bytes, `e_tag` is quoted as the server sends it.
+    """
+
+    path: str
+    last_modified: datetime
+    size: int
+    e_tag: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a listing, as with delimiter `/`.
+
+    Attributes:
+        prefixes: full keys of what lies deeper, without a trailing slash, in no promised order.
+        objects: the objects directly below the prefix.
+    """
+
+    prefixes: tuple[str, ...]
+    objects: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The content of an object, with the etag that came with just these bytes (None where a store has none)."""
+
+    data: bytes
+    etag: str | None
