@@ -14,7 +14,9 @@ from tests.support.notifications import message, record, versitygw_record
 
 SAMPLES = {
     row["id"]: row
-    for row in map(json.loads, (Path(__file__).parents[1] / "golden/events/samples.ndjson").read_text().splitlines())
+    for row in map(
+        json.loads, (Path(__file__).parents[1] / "golden/events/samples.ndjson").read_text().strip().split("\n")
+    )
     if isinstance(row, dict)
 }
 

@@ -1,0 +1,109 @@
+"""Exchanges, queues and bindings, as data.
+
+Pure. Whether a queue is durable and what its arguments are is said here and nowhere else; `broker` declares it.
+The arguments are those of RabbitMQ's guides on quorum queues and on dead lettering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Arguments: TypeAlias = Mapping[str, str | int]
+
+# A last resort only. The broker counts every return of a message, also those of an orderly stop, so that a low limit
+# takes good messages away after a few restarts.
+_DELIVERY_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of everything at the broker.
+
+    Attributes:
+        exchange: topic exchange that the gateway publishes to.
+        events: queue of what it publishes.
+        objects: queue of object records; with movers, the beginning of their queues' names.
+        flags: queue of what is to be partitioned.
+        dead: queue of what could not be handled, and the fanout exchange before it.
+    """
+
+    exchange: str = "s3.events"
+    events: str = "blobmap.events"
+    objects: str = "blobmap.objects"
+    flags: str = "blobmap.flags"
+    dead: str = "blobmap.dead"
+
+    def mover_queue(self, mover: str | None) -> str:
+        """Name of the queue of one mover; None where there are no movers."""
+        return self.objects if mover is None else f"{self.objects}.{mover}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    kind: Literal["topic", "fanout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue."""
+
+    name: str
+    arguments: Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What of an exchange goes into a queue."""
+
+    exchange: str
+    queue: str
+    routing_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Everything that has to exist, in the order in which it can be declared."""
+
+    exchanges: tuple[Exchange, ...]
+    queues: tuple[Queue, ...]
+    bindings: tuple[Binding, ...]
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of that name, None where it is none of ours."""
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+
+def topology(names: Names, movers: tuple[str, ...] = ()) -> Topology:
+    """Lays out everything that the daemon uses.
+
+    Args:
+        names: names, as configured.
+        movers: names of the movers; without any there is one queue of object records.
+
+    Returns:
+        Exchanges, queues and bindings.
+    """
+    quorum: Arguments = {"x-queue-type": "quorum"}
+    events: Arguments = {
+        **quorum,
+        "x-delivery-limit": _DELIVERY_LIMIT,
+        "x-dead-letter-exchange": names.dead,
+        # Without both of these the broker may lose a message on its way to the dead letters.
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+    return Topology(
+        exchanges=(Exchange(names.exchange, "topic"), Exchange(names.dead, "fanout")),
+        queues=(
+            Queue(names.dead, quorum),
+            Queue(names.events, events),
+            *(Queue(names.mover_queue(mover), quorum) for mover in movers or (None,)),
+            Queue(names.flags, quorum),
+        ),
+        bindings=(Binding(names.dead, names.dead, ""), Binding(names.exchange, names.events, "#")),
+    )
