@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class WebhookListener:
-    """An HTTP server as a context manager that answers 200 to every POST and keeps the bodies.
+    """An HTTP server as a context manager that answers 200 to every POST and queues the bodies.
 
     Attributes:
         bodies: What was posted, in the order of arrival.
     """
 
     def __init__(self) -> None:
-        self.bodies: list[bytes] = []
+        self.bodies: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
 
@@ -44,7 +45,7 @@ class WebhookListener:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+                bodies.put(self.rfile.read(int(self.headers["Content-Length"])))
                 self.send_response(HTTPStatus.OK)
                 self.end_headers()
 
