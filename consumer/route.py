@@ -1,0 +1,157 @@
+"""What becomes of one parsed entry of a message: emit, ignore, unclaimed or refuse, each with its reason.
+
+Pure: it asks the tries, which answer from memory, and decides. Nothing here knows of queues, batches or clocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from blobmap.chunk_keys import METADATA_NAMES
+from consumer.events import GatewayTest, ObjectEvent, Parsed, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blobmap.resolve import Kind, Resolution, Trie
+
+IgnoreReason: TypeAlias = Literal[
+    "test-event",  # the gateway tried its target
+    "no-news",  # neither created nor removed
+    "manifest-bucket",  # our own manifests, or somebody's work on them
+    "foreign-bucket",  # a bucket that is not configured
+    "empty-key",  # the gateway lost the key: something changed in this bucket, and a listing must say what
+    "odd-key",  # no listing shows such a key: the gateway may know the object by another one
+    "directory-marker",  # a trailing slash: an object without bytes of anybody
+    "metadata",  # never archivable, whatever a manifest says
+    "hot",
+    "pinned",
+    "own-principal",  # written by an account whose writes are not news
+    "removed-unclaimed",  # nobody was ever told of it, so nobody needs to hear that it is gone
+]
+
+
+_KEPT_ON_DISK: dict[Kind, IgnoreReason] = {"hot": "hot", "pinned": "pinned"}
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """A mover has to hear of it.
+
+    Attributes:
+        event: what happened.
+        scope: scope of the claim.
+        blob_id: the blob that the object belongs to, unique within the scope.
+        epoch: epoch of the manifest that said so.
+    """
+
+    event: ObjectEvent
+    scope: str
+    blob_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """No news: counted by its reason, and that is all."""
+
+    reason: IgnoreReason
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """A new object that no rule covers: its store has to be flagged.
+
+    Attributes:
+        event: what happened.
+        scope: the longest scope above the key, None where there is none.
+    """
+
+    event: ObjectEvent
+    scope: str | None
+
+
+Outcome: TypeAlias = Emit | Ignore | Unclaimed | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What of the configuration decides about an event.
+
+    Attributes:
+        own_principals: accounts whose writes are not news.
+        manifest_roots: for each bucket that holds manifests, the prefixes below which they lie (`""`: all of it).
+    """
+
+    own_principals: frozenset[str] = frozenset()
+    manifest_roots: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def route(parsed: Parsed, tries: Mapping[str, Trie], rules: Rules) -> Outcome:
+    """Decides about one entry.
+
+    Args:
+        parsed: what `parse_message` gave.
+        tries: the manifests in force, by bucket; a bucket that is not in it is not ours.
+        rules: what the configuration says.
+
+    Returns:
+        The outcome. Total: never raises.
+    """
+    if isinstance(parsed, Refusal):
+        return parsed
+    if isinstance(parsed, GatewayTest):
+        return Ignore("test-event")
+    reason = _without_lookup(parsed, tries, rules)
+    if reason is not None:
+        return Ignore(reason)
+    return _by_claim(parsed, tries[parsed.bucket].lookup(parsed.key), rules)
+
+
+def _by_claim(event: ObjectEvent, answer: Resolution, rules: Rules) -> Outcome:
+    """What the manifests in force decide."""
+    kept = _KEPT_ON_DISK.get(answer.kind)
+    if kept is not None:
+        return Ignore(kept)
+    if event.principal in rules.own_principals:
+        return Ignore("own-principal")
+    if answer.blob_id is not None and answer.scope is not None and answer.epoch is not None:
+        return Emit(event, answer.scope, answer.blob_id, answer.epoch)
+    if event.kind == "removed":
+        return Ignore("removed-unclaimed")
+    return Unclaimed(event, answer.scope)
+
+
+def _without_lookup(event: ObjectEvent, tries: Mapping[str, Trie], rules: Rules) -> IgnoreReason | None:
+    """The reasons that no manifest has a say in."""
+    if event.kind == "other":
+        return "no-news"
+    if any(_below(event.key, root) for root in rules.manifest_roots.get(event.bucket, ())):
+        return "manifest-bucket"
+    if event.bucket not in tries:
+        return "foreign-bucket"
+    return _key_reason(event.key)
+
+
+def _below(key: str, prefix: str) -> bool:
+    return not prefix or key == prefix or key.startswith(prefix + "/")
+
+
+def _key_reason(key: str) -> IgnoreReason | None:
+    """What the key alone decides.
+
+    An empty, `.` or `..` segment is kept by S3 and folded away by a gateway over a file system, so that the event's
+    key and the listing's key differ: such a key is never answered, a listing has to tell the object.
+    """
+    if not key:
+        return "empty-key"
+    segments = key.split("/")
+    marker = segments[-1] == "" and len(segments) > 1
+    if marker:
+        segments.pop()
+    if "" in segments or "." in segments or ".." in segments:
+        return "odd-key"
+    if marker:
+        return "directory-marker"
+    return "metadata" if segments[-1] in METADATA_NAMES else None

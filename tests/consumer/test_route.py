@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.events import GatewayTest, Kind, ObjectEvent, Refusal
+from consumer.route import Emit, Ignore, Outcome, Rules, Unclaimed, route
+from tests.support.manifests import manifest, trie
+
+TRIES = {"data": trie(manifest("s.zarr", epoch=4), manifest("deep/er.zarr")), "other": trie()}
+RULES = Rules(
+    own_principals=frozenset({"svc-tape"}),
+    manifest_roots={"manifests": ("",), "data": ("our/manifests",), "shared": ("cordex",)},
+)
+
+
+def event(key: str, kind: Kind = "created", bucket: str = "data", **more: Any) -> ObjectEvent:
+    return ObjectEvent(bucket, key, kind, "objectcreated:put", **more)
+
+
+def outcome(key: str, kind: Kind = "created", bucket: str = "data", **more: Any) -> Outcome:
+    return route(event(key, kind, bucket, **more), TRIES, RULES)
+
+
+@pytest.mark.parametrize("kind", ["created", "removed"])
+def test_claimed(kind: Kind) -> None:
+    told = event("s.zarr/t/c/25/0", kind)
+    assert route(told, TRIES, RULES) == Emit(told, "s.zarr", "b_t_2", 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("s.zarr/zarr.json", "metadata"),
+        ("s.zarr/t/zarr.json", "metadata"),
+        ("new.zarr/.zattrs", "metadata"),
+        (".zmetadata", "metadata"),
+        ("s.zarr/lat/c/0", "hot"),
+        ("s.zarr/kept/c/0", "pinned"),
+        ("", "empty-key"),
+        ("s.zarr/t/", "directory-marker"),
+        ("s.zarr/zarr.json/", "directory-marker"),
+        ("/", "odd-key"),
+        ("//", "odd-key"),
+        ("/s.zarr/t/c/0", "odd-key"),
+        ("s.zarr//t/c/0", "odd-key"),
+        ("s.zarr/./t/c/0", "odd-key"),
+        ("s.zarr/x/../t/c/0", "odd-key"),
+        ("s.zarr/t//", "odd-key"),
+        ("..", "odd-key"),
+        ("our/manifests/s.zarr/manifest.json", "manifest-bucket"),
+        ("our/manifests", "manifest-bucket"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["created", "removed"])
+def test_ignored_whatever_happened(key: str, reason: str, kind: Kind) -> None:
+    assert outcome(key, kind) == Ignore(reason)  # type: ignore[arg-type]  # the table holds plain text
+
+
+def test_a_neighbour_of_the_manifests_is_data() -> None:
+    assert isinstance(outcome("our/manifests2/t/c/0"), Unclaimed)
+
+
+def test_unclaimed() -> None:
+    assert outcome("new.zarr/t/c/0") == Unclaimed(event("new.zarr/t/c/0"), None)
+    assert outcome("s.zarr/new/c/0") == Unclaimed(event("s.zarr/new/c/0"), "s.zarr")
+    assert outcome("s.zarr/t/c/x") == Unclaimed(event("s.zarr/t/c/x"), "s.zarr")
+
+
+def test_n14_a_removal_flags_nothing() -> None:
+    assert outcome("never/existed.zarr/t/c/0", "removed") == Ignore("removed-unclaimed")
+    assert outcome("never/existed.zarr/zarr.json", "removed") == Ignore("metadata")
+    assert outcome("", "removed") == Ignore("empty-key")
+
+
+def test_writes_of_own_accounts_are_no_news() -> None:
+    for key in ("s.zarr/t/c/0", "new.zarr/t/c/0"):
+        assert outcome(key, principal="svc-tape") == Ignore("own-principal")
+    assert isinstance(outcome("s.zarr/t/c/0", principal="somebody"), Emit)
+    assert isinstance(outcome("s.zarr/t/c/0", principal=None), Emit)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "key", "reason"),
+    [
+        ("manifests", "cordex/s.zarr/manifest.json", "manifest-bucket"),
+        ("manifests", "", "manifest-bucket"),
+        ("shared", "cordex/s.zarr/manifest.json", "manifest-bucket"),
+        ("shared", "cordex2/x", "foreign-bucket"),
+        ("Test-Bucket", "s.zarr/t/c/0", "foreign-bucket"),
+    ],
+)
+def test_buckets_that_are_not_data(bucket: str, key: str, reason: str) -> None:
+    assert outcome(key, bucket=bucket) == Ignore(reason)  # type: ignore[arg-type]  # the table holds plain text
+
+
+def test_each_bucket_has_its_own_manifests() -> None:
+    assert outcome("s.zarr/t/c/0", bucket="other") == Unclaimed(event("s.zarr/t/c/0", bucket="other"), None)
+
+
+def test_no_news() -> None:
+    assert outcome("s.zarr/t/c/0", "other") == Ignore("no-news")
+    assert route(GatewayTest(), TRIES, RULES) == Ignore("test-event")
+
+
+def test_a_refusal_stays_one() -> None:
+    refusal = Refusal("bad-record", "why", b"{}")
+    assert route(refusal, TRIES, RULES) is refusal
+
+
+@given(key=st.text(), kind=st.sampled_from(["created", "removed", "other"]), bucket=st.sampled_from(["data", "x"]))
+def test_every_key_has_one_answer(key: str, kind: Kind, bucket: str) -> None:
+    answer = route(event(key, kind, bucket), TRIES, RULES)
+    assert isinstance(answer, Emit | Ignore | Unclaimed)
+    if not key or {"", ".", ".."} & set(key.split("/")):
+        assert isinstance(answer, Ignore), "a key that no listing shows must not be answered"

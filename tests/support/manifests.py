@@ -1,0 +1,24 @@
+"""Small manifests for tests of the daemon."""
+
+from __future__ import annotations
+
+from blobmap import Trie
+from blobmap.manifest import Blob, Bucket, Manifest, Pin
+
+
+def manifest(scope: str = "s.zarr", *, epoch: int = 1, width: int = 10) -> Manifest:
+    """Array `t`, cut every `width` chunks along its first axis; `lat` is hot, `kept` is pinned."""
+    return Manifest(
+        scope=scope,
+        epoch=epoch,
+        hot_always=("lat/**",),
+        blobs=(Blob("b_t", ("t/c",), Bucket(0, width, "v3_slash")), Blob("b_kept", ("kept/c",), None)),
+        pinned=(Pin("kept", "for a test"),),
+    )
+
+
+def trie(*manifests: Manifest) -> Trie:
+    """A trie of these manifests."""
+    result = Trie()
+    result.add_all(manifests)
+    return result
