@@ -5,20 +5,23 @@ Foreign errors are translated here (`store_faults` has the table). Nothing here 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, S3Store
 
-from blobmap.errors import MissingError, RefusedError, UsageError
+from blobmap.errors import BlobmapError, ConflictError, MissingError, RefusedError, UsageError
 from blobmap.local_files import LocalFiles
 from blobmap.local_writes import LocalWrites
+from blobmap.object_listing import ObjectListing
 from blobmap.objects import Body, Entry, Level
+from blobmap.odd_keys import OddKeyError, key_in_error, valid_offset
+from blobmap.s3_address import DEFAULT_EXCLUDE, S3Address, StorageOptions, s3_address
 from blobmap.store_faults import translate
 
 if TYPE_CHECKING:
@@ -26,23 +29,12 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore, S3Config
 
+    from blobmap.store_faults import Doing
+
 __all__ = ["DEFAULT_EXCLUDE", "Body", "Entry", "Level", "Storage", "StorageOptions", "as_storage", "open_storage"]
 
-DEFAULT_EXCLUDE = (".sgwtmp", ".versitygw", ".snapshot")
-_PAGE = 1000  # objects a page, as S3 answers
-
-
-@dataclass(frozen=True, slots=True)
-class StorageOptions:
-    """How to reach a store; what is None comes from the environment (`AWS_*`), as for other S3 programs."""
-
-    endpoint: str | None = None
-    region: str | None = None
-    anonymous: bool = False
-    allow_http: bool = False
-    virtual_hosted: bool = False
-    timeout_s: float = 60.0
-    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+_RETRIES = 5
+_STALE_TRIES = 3  # a server that refuses an etag which is still right is asked this often, then told apart
 
 
 class Storage:
@@ -59,7 +51,8 @@ class Storage:
     Attributes:
         name: what messages call it.
         unreadable: the prefixes that could not be listed so far, each the smallest that is known. A listing goes on
-            around them, and is not the whole while one of them lies above, at or below what was listed.
+            around them, and is not the whole of what it says as long as one of them touches it, see `gaps`.
+        odd_keys: the keys met so far that exist and cannot be addressed.
     """
 
     def __init__(
@@ -71,14 +64,15 @@ class Storage:
         timeout_s: float = 60.0,
     ) -> None:
         self.unreadable: list[str] = []
+        self.odd_keys: list[str] = []
         self.name = name or _name_of(store)
         exclude = tuple(segment for segment in exclude if segment)
         if isinstance(store, LocalStore):
-            files = LocalFiles(str(store.prefix or "/"), exclude=exclude, unreadable=self._note)
+            files = LocalFiles(str(store.prefix or "/"), exclude=exclude, unreadable=self.note_unreadable)
             self._reads: LocalFiles | _Objects = files
             self._writes: LocalWrites | _Objects = LocalWrites(files, wait_s=timeout_s)
         else:
-            self._reads = self._writes = _Objects(store, self.name, exclude)
+            self._reads = self._writes = _Objects(store, self, exclude)
 
     def pages(self, prefix: str = "", *, after: str | None = None) -> Iterator[Sequence[Entry]]:
         """Every object below `prefix`, by whole segments, in pages; in key order within S3, in any order elsewhere.
@@ -132,70 +126,133 @@ class Storage:
         """Remove an object; one that is not there is no error."""
         self._writes.delete(_addressable(key, self.name))
 
-    def _note(self, prefix: str) -> None:
+    def gaps(self, prefix: str = "") -> tuple[str, ...]:
+        """The unreadable prefixes that lie above, at or below `prefix`: with any, it was not listed whole."""
+        return tuple(gap for gap in self.unreadable if _touch(gap, prefix))
+
+    def note_unreadable(self, prefix: str) -> None:
+        """Remember a prefix that could not be listed."""
         if prefix not in self.unreadable:
             self.unreadable.append(prefix)
+
+    def note_odd(self, key: str) -> None:
+        """Remember a key that cannot be addressed."""
+        if key not in self.odd_keys:
+            self.odd_keys.append(key)
 
 
 class _Objects:
     """The obstore side: every call, with its errors translated."""
 
-    def __init__(self, store: ObjectStore, name: str, exclude: tuple[str, ...]) -> None:
+    def __init__(self, store: ObjectStore, owner: Storage, exclude: tuple[str, ...]) -> None:
         self._store = store
-        self._name = name
-        self._exclude = exclude
+        self._owner = owner
+        self._root = str(getattr(store, "prefix", None) or "")
+        is_s3 = isinstance(store, S3Store)
+        self._listing = ObjectListing(
+            self, owner, exclude=exclude, raw_keys=is_s3, from_bucket_root=is_s3 and not self._root
+        )
+        self._is_known_to_answer = not is_s3
 
     def pages(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
-        with self._translated(prefix):
-            for page in self._store.list(prefix or None, offset=after, chunk_size=_PAGE):
-                kept = self._kept(page)
-                if kept:
-                    yield kept
+        empty = True
+        with self._translated(prefix, "list"):
+            for page in self._listing.pages(prefix, after):
+                empty = False
+                yield page
+        if empty:
+            self._check_that_it_is_s3()
 
     def level(self, prefix: str) -> Level:
-        with self._translated(prefix):
-            found = self._store.list_with_delimiter(prefix or None)
-        prefixes = tuple(deeper for deeper in found["common_prefixes"] if not self._is_excluded(deeper))
-        return Level(prefixes, tuple(self._kept(found["objects"])))
+        with self._translated(prefix, "list"):
+            level = self._listing.level(prefix)
+        if not level.prefixes and not level.objects:
+            self._check_that_it_is_s3()
+        return level
 
     def get(self, key: str) -> Body:
-        with self._translated(key):
+        with self._translated(key, "read"):
             result = self._store.get(key)
-            return Body(bytes(result.bytes()), result.meta["e_tag"])
+            data = bytes(result.bytes())
+        if "text/html" in str(result.attributes.get("Content-Type", "")) and data.lstrip()[:1] == b"<":
+            raise RefusedError(f"{self._owner.name}: {key!r} is a web page: is the endpoint an S3 server?")
+        return Body(data, result.meta["e_tag"])
 
     def create(self, key: str, data: bytes) -> str | None:
-        with self._translated(key):
+        with self._translated(key, "write on condition"):
             return self._store.put(key, data, mode="create", use_multipart=False)["e_tag"]
 
     def update(self, key: str, data: bytes, etag: str) -> str | None:
-        with self._translated(key):
-            return self._store.put(key, data, mode={"e_tag": etag}, use_multipart=False)["e_tag"]
+        for _ in range(_STALE_TRIES):
+            try:
+                with self._translated(key, "write on condition"):
+                    return self._store.put(key, data, mode={"e_tag": etag}, use_multipart=False)["e_tag"]
+            except ConflictError:
+                if not self._still_has(key, etag):
+                    raise
+        raise RefusedError(
+            f"{self._owner.name}: {key!r} still has the etag {etag}, and yet the server rejects a matching ETag, "
+            f"{_STALE_TRIES} times: nothing was written, as it cannot be told from somebody else's change"
+        )
+
+    def _still_has(self, key: str, etag: str) -> bool:
+        try:
+            found = self.head(key)
+        except BlobmapError:
+            return False
+        return found is not None and found["e_tag"] == etag
 
     def put(self, key: str, data: bytes) -> str | None:
-        with self._translated(key):
+        with self._translated(key, "write"):
             return self._store.put(key, data, use_multipart=False)["e_tag"]
 
     def delete(self, key: str) -> None:
-        with self._translated(key):
+        with suppress(MissingError), self._translated(key, "read"):
             self._store.delete(key)
 
-    def _kept(self, page: Sequence[Entry]) -> Sequence[Entry]:
-        """The page without excluded segments: one search per segment in the joined keys, exact only on a hit."""
-        if self._exclude:
-            keys = "/".join([entry["path"] for entry in page])
-            if any(segment in keys for segment in self._exclude):
-                return [entry for entry in page if not self._is_excluded(entry["path"])]
-        return page
+    # What the listing is made of.
 
-    def _is_excluded(self, key: str) -> bool:
-        return not set(self._exclude).isdisjoint(key.split("/"))
+    def flat(self, prefix: str, after: str | None, page: int) -> Iterator[Sequence[Entry]]:
+        offset = valid_offset(after) if after is not None else None
+        with self._odd_told():
+            for found in self._store.list(prefix or None, offset=offset, chunk_size=page):
+                beyond = found if offset == after else [entry for entry in found if entry["path"] > str(after)]
+                if beyond:
+                    yield beyond
+
+    def one_level(self, prefix: str) -> Level:
+        with self._odd_told():
+            found = self._store.list_with_delimiter(prefix or None)
+            return Level(tuple(found["common_prefixes"]), tuple(found["objects"]))
+
+    def head(self, key: str) -> Entry | None:
+        try:
+            with self._translated(key, "read"):
+                return self._store.head(key)
+        except MissingError:
+            return None
+
+    def _check_that_it_is_s3(self) -> None:
+        """Once, where a listing came back empty: a web server that answers everything with a page looks just so."""
+        if not self._is_known_to_answer:
+            with suppress(MissingError):
+                self.get(".blobmap/no-such-object")
+            self._is_known_to_answer = True
 
     @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
+    def _translated(self, key: str, doing: Doing) -> Iterator[None]:
         try:
             yield
         except (BaseError, FileNotFoundError, NotImplementedError, ValueError) as error:
-            raise translate(error, f"{self._name}: {key!r}" if key else self._name) from error
+            name = self._owner.name
+            raise translate(error, f"{name}: {key!r}" if key else name, doing) from error
+
+    @contextmanager
+    def _odd_told(self) -> Iterator[None]:
+        try:
+            yield
+        except InvalidPathError as error:
+            raise OddKeyError(key_in_error(str(error)).removeprefix(f"{self._root}/" if self._root else "")) from error
 
 
 def open_storage(url: str, options: StorageOptions, *, create: bool = False) -> Storage:
@@ -213,12 +270,14 @@ def open_storage(url: str, options: StorageOptions, *, create: bool = False) -> 
     scheme, separator, _ = url.partition("://")
     if not separator:
         return _open_directory(Path(url).expanduser(), options, create=create)
-    parts = urlsplit(url)
     if scheme == "file":
+        parts = urlsplit(url)
+        if parts.netloc not in {"", "localhost"} or not parts.path:
+            raise UsageError(f"{url!r} names a host: give file:///path for a path on this one")
         return _open_directory(Path(unquote(parts.path)), options, create=create)
-    if scheme != "s3" or not parts.netloc:
+    if scheme != "s3":
         raise UsageError(f"{url!r} is no store: give s3://bucket/prefix, file:///path or a path")
-    return _open_s3(parts.netloc, url.split("/", 3)[3].strip("/") if url.count("/") > 2 else "", options)
+    return _open_s3(s3_address(url, options, os.environ), options)
 
 
 def as_storage(store: ObjectStore | Storage) -> Storage:
@@ -238,24 +297,40 @@ def _open_directory(path: Path, options: StorageOptions, *, create: bool) -> Sto
     return Storage(LocalStore(path), name=str(path), exclude=options.exclude, timeout_s=options.timeout_s)
 
 
-def _open_s3(bucket: str, prefix: str, options: StorageOptions) -> Storage:
+def _open_s3(address: S3Address, options: StorageOptions) -> Storage:
     budget_s = options.timeout_s
-    config: S3Config = {
-        "skip_signature": options.anonymous,
-        "virtual_hosted_style_request": options.virtual_hosted,
-    }
-    if options.endpoint:
-        config["endpoint"] = options.endpoint
-    if options.region:
-        config["region"] = options.region
+    config: S3Config = {}
+    if address.endpoint:
+        config["endpoint"] = address.endpoint
+        config["aws_endpoint_url_s3"] = address.endpoint  # or else the variable of this name would win
+    if address.region:
+        config["region"] = address.region
+    if address.anonymous:
+        config["skip_signature"] = True
+    if address.virtual_hosted:
+        config["virtual_hosted_style_request"] = True
+    if address.credentials is not None:
+        config["access_key_id"] = address.credentials.access_key_id
+        config["secret_access_key"] = address.credentials.secret_access_key
+        if address.credentials.session_token:
+            config["session_token"] = address.credentials.session_token
+    # The last try begins within the retry time, at most one pause late, and ends within its own timeout.
     store = S3Store(
-        bucket,
-        prefix=prefix or None,
+        address.bucket,
+        prefix=address.prefix or None,
         config=config,
-        client_options={"allow_http": options.allow_http, "timeout": timedelta(seconds=budget_s / 2)},
-        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=budget_s * 0.4)},
+        client_options={
+            "allow_http": address.allow_http,
+            "connect_timeout": timedelta(seconds=min(5.0, budget_s / 4)),
+            "timeout": timedelta(seconds=budget_s * 0.5),
+        },
+        retry_config={
+            "max_retries": _RETRIES,
+            "retry_timeout": timedelta(seconds=budget_s * 0.4),
+            "backoff": {"max_backoff": timedelta(seconds=budget_s * 0.1)},
+        },
     )
-    return Storage(store, name=f"s3://{bucket}/{prefix}".rstrip("/"), exclude=options.exclude)
+    return Storage(store, name=address.name, exclude=options.exclude)
 
 
 def _name_of(store: ObjectStore) -> str:
@@ -272,3 +347,9 @@ def _addressable(key: str, name: str) -> str:
     if not key or key.startswith("/") or key.endswith("/"):
         raise MissingError(f"{name}: {key!r} is no key of an object: it is empty, or starts or ends with '/'")
     return key
+
+
+def _touch(gap: str, prefix: str) -> bool:
+    """Whether two prefixes are the same, or one lies above the other, by whole segments."""
+    above, below = sorted((gap, prefix), key=len)
+    return not above or above == below or below.startswith(above + "/")

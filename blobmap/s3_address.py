@@ -1,0 +1,216 @@
+"""Where an S3 store is and as whom we come: from a URL, the options and the environment to one checked configuration.
+
+Everything that can be seen to be wrong before the first request is said here. No request is made, but one: without
+any credentials, towards AWS, the machine is asked whether it has an instance role.
+"""
+
+from __future__ import annotations
+
+import configparser
+import http.client
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from blobmap.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_METADATA_WAIT_S = 2.0
+# What the client library takes credentials from by itself, besides a key pair.
+_OTHER_CREDENTIALS = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+
+
+DEFAULT_EXCLUDE = (".sgwtmp", ".versitygw", ".snapshot")  # what gateways and file systems keep beside the objects
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How to reach a store. What is None or False is left to the environment (`AWS_*`), as with other S3 programs.
+
+    Attributes:
+        endpoint: URL of the server.
+        region: what requests are signed for.
+        anonymous: do not sign, and look for no credentials.
+        allow_http: whether the endpoint may be plain http.
+        virtual_hosted: put the bucket in the host, not in the path.
+        timeout_s: seconds within which a request has its answer or its error, retries included.
+        exclude: segments that are left out of every listing with all that is below them.
+        access_key_id: one half of a key pair that goes before what the environment has.
+        secret_access_key: the other half.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    anonymous: bool = False
+    allow_http: bool = False
+    virtual_hosted: bool = False
+    timeout_s: float = 60.0
+    exclude: tuple[str, ...] = DEFAULT_EXCLUDE
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A key pair, with a token where it is a temporary one."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Address:
+    """A bucket, or a part of one, at a server.
+
+    Attributes:
+        bucket: name of the bucket.
+        prefix: key of the prefix below which the store begins, without outer slashes; "" is the whole bucket.
+        endpoint: URL of the server, with the bucket in the host where requests are virtual-hosted; None is AWS.
+        region: what requests are signed for; None leaves it to the environment.
+        anonymous: do not sign, and look for no credentials.
+        virtual_hosted: the bucket is in the host, not in the path.
+        allow_http: whether the endpoint may be plain http.
+        credentials: what to sign with; None leaves it to the environment.
+    """
+
+    bucket: str
+    prefix: str
+    endpoint: str | None = None
+    region: str | None = None
+    anonymous: bool = False
+    virtual_hosted: bool = False
+    allow_http: bool = False
+    credentials: Credentials | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it: bucket, prefix and server, and no secret."""
+        place = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+        return f"{place} at {self.endpoint}" if self.endpoint else place
+
+
+def s3_address(url: str, options: StorageOptions, environment: Mapping[str, str]) -> S3Address:
+    """The address that a URL `s3://bucket[/prefix]` means.
+
+    Raises:
+        UsageError: the URL or the endpoint cannot be right.
+        RefusedError: there are no credentials, and the access is not anonymous.
+    """
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    prefix = prefix.strip("/")
+    if not bucket or any(segment in {"", ".", ".."} for segment in prefix.split("/") if prefix):
+        raise UsageError(f"{url!r} is no S3 URL: give s3://bucket or s3://bucket/prefix, without empty segments")
+    given = options.endpoint or _first(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    allow_http = options.allow_http or _is_on(environment, "AWS_ALLOW_HTTP")
+    virtual_hosted = options.virtual_hosted or _is_on(environment, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST")
+    anonymous = options.anonymous or _is_on(environment, "AWS_SKIP_SIGNATURE")
+    endpoint = _endpoint(given, bucket, allow_http=allow_http, virtual_hosted=virtual_hosted) if given else None
+    address = S3Address(bucket, prefix, endpoint, options.region, anonymous, virtual_hosted, allow_http)
+    return address if anonymous else replace(address, credentials=_credentials(options, environment, address))
+
+
+def _endpoint(given: str, bucket: str, *, allow_http: bool, virtual_hosted: bool) -> str:
+    """The endpoint as the client library wants it; with the bucket in its host where that is asked for."""
+    parts = urlsplit(given)
+    # Never repeat what may be a password.
+    shown = f"endpoint {given!r}" if "@" not in given else "the endpoint"
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"{shown} has no valid port: allowed is 1 to 65535") from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"{shown} is no URL of a server: give https://host or https://host:port")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            f"{shown} holds a user or password: give credentials as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise UsageError(
+            f"{shown} has a path, and S3 requests are signed for the root of a host: give "
+            f"{parts.scheme}://{parts.netloc}, and the bucket in s3://bucket"
+        )
+    if parts.scheme == "http" and not allow_http:
+        raise UsageError(f"{shown} is plain http, where others can read along: give --allow-http, or an https endpoint")
+    host = _host(parts, port)
+    if virtual_hosted and not parts.hostname.startswith(f"{bucket}."):
+        host = f"{bucket}.{host}"
+    return f"{parts.scheme}://{host}"
+
+
+def _host(parts: SplitResult, port: int | None) -> str:
+    name = parts.hostname or ""
+    name = f"[{name}]" if ":" in name else name
+    return f"{name}:{port}" if port is not None else name
+
+
+def _credentials(options: StorageOptions, environment: Mapping[str, str], address: S3Address) -> Credentials | None:
+    """The key pair: given, from the environment (then the client library reads it), or from the shared file."""
+    if options.access_key_id or options.secret_access_key:
+        if not options.access_key_id or not options.secret_access_key:
+            raise UsageError(f"{address.name}: give both an access key and its secret, or neither")
+        return Credentials(options.access_key_id, options.secret_access_key)
+    pair = [bool(environment.get(name)) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")]
+    if any(pair):
+        if not all(pair):
+            raise UsageError(f"{address.name}: set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither")
+        return None
+    if _first(environment, *_OTHER_CREDENTIALS):
+        return None
+    found = _shared_credentials(environment)
+    if found:
+        return found
+    if address.endpoint is None and _has_instance_role(environment):
+        return None
+    raise RefusedError(
+        f"{address.name}: there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or keep a profile "
+        "in ~/.aws/credentials, or give --anonymous for a public bucket"
+    )
+
+
+def _shared_credentials(environment: Mapping[str, str]) -> Credentials | None:
+    """The key pair of the profile in the credentials file that other S3 programs share, if there is one."""
+    path = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or Path("~/.aws/credentials").expanduser())
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read(path, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read as a credentials file: {str(error).splitlines()[0]}") from error
+    profile = environment.get("AWS_PROFILE") or "default"
+    if not parser.has_section(profile):
+        return None
+    section = parser[profile]
+    access_key_id, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
+    if not access_key_id or not secret:
+        return None
+    return Credentials(access_key_id, secret, section.get("aws_session_token"))
+
+
+def _has_instance_role(environment: Mapping[str, str]) -> bool:
+    """Whether this machine answers as one of AWS's: asked once and briefly; the client library would wait minutes."""
+    if _is_on(environment, "AWS_EC2_METADATA_DISABLED"):
+        return False
+    parts = urlsplit(environment.get("AWS_METADATA_ENDPOINT") or "http://169.254.169.254")
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_METADATA_WAIT_S)
+    try:
+        connection.request("PUT", "/latest/api/token", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _first(environment: Mapping[str, str], *names: str) -> str | None:
+    return next((environment[name] for name in names if environment.get(name)), None)
+
+
+def _is_on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").lower() in {"1", "true", "yes", "on"}
