@@ -48,7 +48,7 @@ def parse_size(text: str) -> int:
     return size
 
 
-def format_size(size: float) -> str:
+def format_size(size: float | Fraction) -> str:
     """Write a size for people: `512 B`, `3.0 KiB`, `91.6 GiB`.
 
     Args:
