@@ -33,7 +33,7 @@ class ServiceProcess:
     Args:
         command: Program and arguments.
         environment: The whole environment of the process.
-        log: File that its output is appended to.
+        log: File that its output is appended to; its directory is the current one of the process.
     """
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
@@ -41,6 +41,7 @@ class ServiceProcess:
         with log.open("ab") as output:
             self._child = subprocess.Popen(
                 command,
+                cwd=log.parent,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -208,6 +208,7 @@ class RabbitMQ:
             "PATH": os.environ.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
             "HOME": str(here),  # the cookie is there
+            "ERL_CRASH_DUMP": str(here / "erl_crash.dump"),  # else in the current directory
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self.epmd_port),
             "RABBITMQ_NODENAME": self.node,
