@@ -54,11 +54,12 @@ class ManifestStore:
         store: an obstore store, or a Storage, at the manifest root.
 
     Attributes:
+        storage: the manifest root itself, for what is kept beside the manifests.
         problems: one line for each manifest or prefix that the last `load_all` had to skip.
     """
 
     def __init__(self, store: ObjectStore | Storage) -> None:
-        self._storage = as_storage(store)
+        self.storage = as_storage(store)
         self.problems: list[str] = []
 
     def load_all(self, *, strict: bool = False) -> Iterator[Manifest]:
@@ -79,8 +80,8 @@ class ManifestStore:
                     yield from self._settled(waiting.popleft().result(), strict=strict)
             while waiting:
                 yield from self._settled(waiting.popleft().result(), strict=strict)
-        for prefix in self._storage.unreadable:
-            problem = f"{self._storage.name}: {prefix!r} cannot be listed"
+        for prefix in self.storage.unreadable:
+            problem = f"{self.storage.name}: {prefix!r} cannot be listed"
             if strict:
                 raise ListingError(problem)
             self.problems.append(problem)
@@ -93,8 +94,8 @@ class ManifestStore:
             ManifestError: it is broken, or of another scope than its place says.
         """
         key = manifest_key(scope)
-        body = self._storage.get(key)
-        return Held(parse_manifest(body.data, source=f"{self._storage.name}/{key}", scope=scope), body.etag)
+        body = self.storage.get(key)
+        return Held(parse_manifest(body.data, source=f"{self.storage.name}/{key}", scope=scope), body.etag)
 
     def write(self, manifest: Manifest, *, etag: str | None) -> str | None:
         """Write a manifest over the one that was read, or a first one; returns the new etag.
@@ -109,8 +110,8 @@ class ManifestStore:
         key = manifest_key(manifest.scope)
         data = render_manifest(manifest)
         if etag is None:
-            return self._storage.create(key, data)
-        return self._storage.update(key, data, etag)
+            return self.storage.create(key, data)
+        return self.storage.update(key, data, etag)
 
     def scopes(self) -> Iterator[str]:
         """The scope of every manifest, broken ones too."""
@@ -128,7 +129,7 @@ class ManifestStore:
         return Changes(changed, tuple(sorted(gone)))
 
     def _listing(self) -> Iterator[tuple[str, str]]:
-        for page in self._storage.pages():
+        for page in self.storage.pages():
             for entry in page:
                 scope = scope_of_key(entry["path"])
                 if scope is not None:
