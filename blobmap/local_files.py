@@ -12,18 +12,23 @@ import stat
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from blobmap.errors import BlobmapError, MissingError, RefusedError, UnavailableError
-from blobmap.objects import Body, Entry, Level
+from blobmap.objects import Body, Entry, Level, check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Generator, Iterator
+
+OWN = ".blobmap"  # directory below a root for what is ours
+LOCK = "lock"
+INCOMING = "incoming"
 
 _PAGE = 1000  # objects a page: what S3 gives
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class LocalFiles:
@@ -35,50 +40,66 @@ class LocalFiles:
     Args:
         root: the directory; links in this path itself are resolved once, here.
         exclude: names that are left out with all that is below them.
+        odd: told every name that is no text, printable.
         unreadable: told the key of everything that could not be listed.
     """
 
-    def __init__(self, root: str, *, exclude: Collection[str], unreadable: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: str, *, exclude: Collection[str], odd: Callable[[str], None], unreadable: Callable[[str], None]
+    ) -> None:
         self.root = os.path.realpath(root)
         self._below = self.root.rstrip("/") + "/"
         self._exclude = frozenset(exclude)
+        self._odd = odd
         self._unreadable = unreadable
 
     def pages(self, prefix: str, after: str | None) -> Iterator[list[Entry]]:
         """Every file below `prefix` (greater than `after`), in the order of the file system.
 
         One open directory a level is all that is held, however many files there are.
+
+        Raises:
+            RefusedError: the root may not be read.
+            UnavailableError: the root cannot be read.
         """
         page: list[Entry] = []
-        for entry in self._walk(prefix):
-            if after is not None and entry["path"] <= after:
-                continue
-            page.append(entry)
-            if len(page) == _PAGE:
-                yield page
-                page = []
+        levels = self._opened(prefix, None, after)
+        try:
+            while levels:
+                for found in levels[-1].found:
+                    if isinstance(found, str):
+                        levels += self._opened(found, levels[-1].descriptor, after)
+                        break
+                    page.append(found)
+                    if len(page) == _PAGE:
+                        yield page
+                        page = []
+                else:
+                    levels.pop()
+        finally:
+            for level in levels:
+                level.found.close()
         if page:
             yield page
 
     def level(self, prefix: str) -> Level:
-        """The directories and files directly in `prefix`; empty where there is no such directory."""
+        """The directories and files directly in `prefix`; empty where there is no such directory. Raises as `pages`."""
         prefixes: list[str] = []
         objects: list[Entry] = []
-        for item in self._scan(prefix):
-            key = f"{prefix}/{item.name}" if prefix else item.name
-            if item.is_dir(follow_symlinks=False):
-                prefixes.append(key)
-            else:
-                entry = self._entry(item, key)
-                if entry is not None:
-                    objects.append(entry)
+        for opened in self._opened(prefix, None, None):
+            for found in opened.found:
+                if isinstance(found, str):
+                    prefixes.append(found)
+                else:
+                    objects.append(found)
         return Level(tuple(prefixes), tuple(objects))
 
-    def get(self, key: str) -> Body:
-        """The content of a file, with the etag of that very content.
+    def get(self, key: str, limit: int | None) -> Body:
+        """The content of a file of at most `limit` bytes, with the etag of that very content.
 
         Raises:
             MissingError: there is no such file, or it is no regular file below the root.
+            UnreadableError: it is larger than `limit`.
             RefusedError: it may not be read.
         """
         path = self.inside(key)
@@ -89,6 +110,7 @@ class LocalFiles:
                 found = os.fstat(descriptor)
                 if not stat.S_ISREG(found.st_mode):
                     raise MissingError(f"{path} is no regular file")
+                check_size(found.st_size, limit, str(path))
                 return Body(file.read(), etag_of(found))
         except OSError as error:
             raise fault(error, path) from error
@@ -116,64 +138,65 @@ class LocalFiles:
             raise MissingError(f"{key!r} leads out of {self.root} through a link: links are not followed out of it")
         return Path(path)
 
-    def _walk(self, prefix: str) -> Iterator[Entry]:
-        levels = [(f"{prefix}/" if prefix else "", self._scan(prefix))]
-        while levels:
-            base, items = levels[-1]
-            for item in items:
-                key = base + item.name
-                if item.is_dir(follow_symlinks=False):
-                    levels.append((key + "/", self._scan(key)))
-                    break
-                entry = self._entry(item, key)
-                if entry is not None:
-                    yield entry
-            else:
-                levels.pop()
-
-    def _scan(self, prefix: str) -> Iterator[os.DirEntry[str]]:
-        exclude = self._exclude
+    def _opened(self, prefix: str, above: int | None, after: str | None) -> list[_Opened]:
+        """The directory of a prefix, opened from the one above it; none where it is gone or cannot be read."""
         try:
-            with os.scandir(self.inside(prefix) if prefix else self.root) as items:
-                for item in items:
-                    name = item.name
-                    if name in exclude:
-                        continue
-                    if not name.isascii() and not _is_text(name):
-                        self._unreadable(_printable(f"{prefix}/{name}" if prefix else name))
-                        continue
-                    yield item
+            if above is not None:
+                # The name alone, and no link: nobody can lead the walk elsewhere while it runs.
+                descriptor = os.open(prefix.rpartition("/")[2], _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            else:
+                descriptor = os.open(self.inside(prefix) if prefix else self.root, _DIRECTORY)
+        except MissingError:
+            return []
         except OSError as error:
             if not prefix:
                 raise fault(error, Path(self.root)) from error
             if error.errno not in _ABSENT:
                 self._unreadable(prefix)
+            return []
+        return [_Opened(descriptor, self._read(prefix, descriptor, after))]
 
-    def _entry(self, item: os.DirEntry[str], key: str) -> Entry | None:
-        """The object that a directory entry is; None: no file, gone meanwhile, or a link that is not followed."""
+    def _read(self, prefix: str, descriptor: int, after: str | None) -> Generator[Entry | str]:
+        """What a directory holds: files as entries, directories as their keys. Closes the descriptor at its end."""
+        base = f"{prefix}/" if prefix else ""
+        hidden = self._exclude if prefix != OWN else self._exclude | {LOCK, INCOMING}
         try:
-            if item.is_file(follow_symlinks=False):
-                found = item.stat(follow_symlinks=False)
-            elif item.is_symlink():
-                linked = self._linked(item, key)
-                if linked is None:
-                    return None
-                found = linked
-            else:
-                return None
-        except FileNotFoundError:
-            return None
-        return {
-            "path": key,
-            "last_modified": _modified(found),
-            "size": found.st_size,
-            "e_tag": etag_of(found),
-            "version": None,
-        }
+            with os.scandir(descriptor) as items:
+                for item in items:
+                    name = item.name
+                    if name in hidden or (not name.isascii() and not self._is_text(base, name)):
+                        continue
+                    key = base + name
+                    try:
+                        if item.is_dir(follow_symlinks=False):
+                            if _may_hold_more(key, after):
+                                yield key
+                            continue
+                        found = self._stat(key, item)
+                    except OSError as error:
+                        if error.errno not in _ABSENT:
+                            self._unreadable(key)
+                        continue
+                    if found is not None and (after is None or key > after):
+                        yield {
+                            "path": key,
+                            "last_modified": _modified(found),
+                            "size": found.st_size,
+                            "e_tag": etag_of(found),
+                            "version": None,
+                        }
+        except OSError:
+            self._unreadable(prefix)
+        finally:
+            os.close(descriptor)
 
-    def _linked(self, item: os.DirEntry[str], key: str) -> os.stat_result | None:
-        """What a link leads to, if that is a regular file below the root; anything else is named, not followed."""
-        real = os.path.realpath(item.path)
+    def _stat(self, key: str, item: os.DirEntry[str]) -> os.stat_result | None:
+        """What a directory entry is, if it is an object: a regular file, or a link to one below the root."""
+        if item.is_file(follow_symlinks=False):
+            return item.stat(follow_symlinks=False)
+        if not item.is_symlink():
+            return None  # a pipe, a socket or a device holds no data
+        real = os.path.realpath(self._below + key)
         if real.startswith(self._below):
             with suppress(OSError):
                 found = Path(real).stat()
@@ -181,6 +204,23 @@ class LocalFiles:
                     return found
         self._unreadable(key)
         return None
+
+    def _is_text(self, base: str, name: str) -> bool:
+        """Whether a name is UTF-8; one that is not is no key, and named."""
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            self._odd(printable(base + name))
+            self._unreadable(printable(base + name))
+            return False
+        return True
+
+
+class _Opened(NamedTuple):
+    """A directory that is being read."""
+
+    descriptor: int
+    found: Generator[Entry | str]
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -190,7 +230,7 @@ def etag_of(found: os.stat_result) -> str:
 
 def fault(error: OSError, path: Path) -> BlobmapError:
     """The error of our tree for one of the operating system."""
-    said = f"{_printable(str(path))}: {error.strerror or error}"
+    said = f"{printable(str(path))}: {error.strerror or error}"
     if error.errno in _ABSENT:
         return MissingError(said)
     if error.errno in _REFUSED:
@@ -198,20 +238,18 @@ def fault(error: OSError, path: Path) -> BlobmapError:
     return UnavailableError(said)
 
 
+def printable(path: str) -> str:
+    """A path whose bytes that are no UTF-8 are written as escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _may_hold_more(directory: str, after: str | None) -> bool:
+    """Whether a key below a directory can be greater than `after`."""
+    return after is None or after.startswith(directory + "/") or directory + "/" > after
+
+
 def _modified(found: os.stat_result) -> datetime:
     try:
         return datetime.fromtimestamp(found.st_mtime, UTC)
     except (ValueError, OverflowError, OSError):
         return _EPOCH  # a clock that was set to nonsense is no reason to lose a listing
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _printable(key: str) -> str:
-    return os.fsencode(key).decode("utf-8", "backslashreplace")

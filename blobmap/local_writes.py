@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blobmap.errors import ConflictError, UnavailableError
-from blobmap.local_files import etag_of, fault
+from blobmap.local_files import INCOMING, LOCK, OWN, etag_of, fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,8 @@ class LocalWrites:
     def __init__(self, files: LocalFiles, *, wait_s: float) -> None:
         self._files = files
         self._wait_s = wait_s
-        own = Path(files.root, ".blobmap")
-        self._lock = own / "lock"
-        self._beside = own / "incoming"  # one name is enough: who writes it holds the lock
+        self._lock = Path(files.root, OWN, LOCK)
+        self._beside = Path(files.root, OWN, INCOMING)  # one name is enough: who writes it holds the lock
 
     def create(self, key: str, data: bytes) -> str:
         """Write a file that must not exist yet; returns its etag.

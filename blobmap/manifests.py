@@ -5,13 +5,15 @@ The format itself is `manifest`'s, the way to a store `storage`'s.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from blobmap.errors import ListingError, ManifestError, MissingError
-from blobmap.manifest import manifest_key, parse_manifest, render_manifest, scope_of_key
+from blobmap.conditions import check_conditions
+from blobmap.errors import ListingError, MissingError, UnreadableError
+from blobmap.manifest import MAX_BYTES, Manifest, manifest_key, parse_manifest, render_manifest, scope_of_key
 from blobmap.storage import as_storage
 
 if TYPE_CHECKING:
@@ -19,11 +21,12 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
-    from blobmap.manifest import Manifest
     from blobmap.storage import Storage
 
 _READERS = 16
-_AHEAD = 64
+_AHEAD = 48  # manifests that are asked for before the first of them is handed out
+
+_Outcome: TypeAlias = Manifest | UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +43,14 @@ class Changes:
 
     Attributes:
         changed: scope to etag, of every manifest that is new or has another etag than the known one.
-        gone: known scopes whose manifest the listing does not have any more, and would have had.
+        gone: known scopes whose manifest the listing does not have any more. Where a part of the root could not be
+            listed, a scope in that part is not called gone.
+        gaps: the prefixes of the root that could not be listed.
     """
 
     changed: Mapping[str, str]
     gone: tuple[str, ...]
+    gaps: tuple[str, ...] = ()
 
 
 class ManifestStore:
@@ -61,30 +67,28 @@ class ManifestStore:
     def __init__(self, store: ObjectStore | Storage) -> None:
         self.storage = as_storage(store)
         self.problems: list[str] = []
+        self._probing = threading.Lock()
+        self._is_probed = not self.storage.is_remote
 
     def load_all(self, *, strict: bool = False) -> Iterator[Manifest]:
         """Every manifest, read by several readers at once, in the order of the listing.
 
-        A broken one is skipped and told in `problems`; with `strict` it is raised.
+        A broken one is skipped and told in `problems`; with `strict` it is raised. No more than a few dozen are held.
 
         Raises:
-            ManifestError: strict, and a manifest is broken or does not fit its place.
+            UnreadableError: strict, and a manifest is broken, too large, or does not fit its place.
             ListingError: strict, and a part of the root cannot be listed.
+            UnavailableError: the store cannot be reached, or fails.
+            RefusedError: the store does not serve us.
         """
         self.problems = []
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as readers:
-            waiting: deque[Future[Manifest | ManifestError | None]] = deque()
-            for scope, _ in self._listing():
-                waiting.append(readers.submit(self._try_read, scope))
-                if len(waiting) > _AHEAD:
-                    yield from self._settled(waiting.popleft().result(), strict=strict)
-            while waiting:
-                yield from self._settled(waiting.popleft().result(), strict=strict)
-        for prefix in self.storage.unreadable:
-            problem = f"{self.storage.name}: {prefix!r} cannot be listed"
-            if strict:
-                raise ListingError(problem)
-            self.problems.append(problem)
+        for outcome in self._read_all():
+            if isinstance(outcome, Manifest):
+                yield outcome
+            else:
+                self._skip(outcome, strict=strict)
+        for prefix in self.storage.gaps():
+            self._skip(ListingError(f"{self.storage.name}: {prefix!r} could not be listed whole"), strict=strict)
 
     def read(self, scope: str) -> Held:
         """One manifest with the etag of its bytes.
@@ -92,13 +96,18 @@ class ManifestStore:
         Raises:
             MissingError: the scope has none.
             ManifestError: it is broken, or of another scope than its place says.
+            UnreadableError: it is larger than a manifest may be; nothing of it was read.
+            UnavailableError: the store cannot be reached, or fails.
+            RefusedError: the store does not serve us.
         """
         key = manifest_key(scope)
-        body = self.storage.get(key)
-        return Held(parse_manifest(body.data, source=f"{self.storage.name}/{key}", scope=scope), body.etag)
+        body = self.storage.get(key, limit=MAX_BYTES)
+        return Held(parse_manifest(body.data, source=f"{self.storage.name}: {key!r}", scope=scope), body.etag)
 
     def write(self, manifest: Manifest, *, etag: str | None) -> str | None:
         """Write a manifest over the one that was read, or a first one; returns the new etag.
+
+        Before the first write to a server, the server is raced: see `check_conditions`.
 
         Args:
             manifest: what to write, at the place of its scope.
@@ -106,12 +115,22 @@ class ManifestStore:
 
         Raises:
             ConflictError: somebody else wrote meanwhile; nothing was written.
+            RefusedError: the server does not hold to conditional writes, or does not serve us; nothing was written.
+            UnavailableError: the store failed; the manifest may have been written.
         """
+        self.check_conditions()
         key = manifest_key(manifest.scope)
         data = render_manifest(manifest)
         if etag is None:
             return self.storage.create(key, data)
         return self.storage.update(key, data, etag)
+
+    def check_conditions(self) -> None:
+        """Find out, once, whether this root can keep two writers apart. Raises as `blobmap.conditions` does."""
+        with self._probing:
+            if not self._is_probed:
+                check_conditions(self.storage)
+                self._is_probed = True
 
     def scopes(self) -> Iterator[str]:
         """The scope of every manifest, broken ones too."""
@@ -119,14 +138,15 @@ class ManifestStore:
             yield scope
 
     def changed_since(self, known: Mapping[str, str]) -> Changes:
-        """What a listing says against the known etags (scope to etag); nothing is read."""
+        """What one listing says against the known etags (scope to etag); no manifest is read."""
         changed: dict[str, str] = {}
-        gone = set(known)
+        missing = set(known)
         for scope, etag in self._listing():
-            gone.discard(scope)
+            missing.discard(scope)
             if known.get(scope) != etag:
                 changed[scope] = etag
-        return Changes(changed, tuple(sorted(gone)))
+        gone = tuple(sorted(scope for scope in missing if not self.storage.gaps(manifest_key(scope))))
+        return Changes(changed, gone, self.storage.gaps())
 
     def _listing(self) -> Iterator[tuple[str, str]]:
         for page in self.storage.pages():
@@ -135,18 +155,34 @@ class ManifestStore:
                 if scope is not None:
                     yield scope, entry["e_tag"] or ""
 
-    def _try_read(self, scope: str) -> Manifest | ManifestError | None:
+    def _read_all(self) -> Iterator[_Outcome]:
+        readers = ThreadPoolExecutor(_READERS, thread_name_prefix="manifests")
+        asked: deque[Future[_Outcome | None]] = deque()
+        try:
+            for scope, _ in self._listing():
+                asked.append(readers.submit(self._try_read, scope))
+                if len(asked) == _AHEAD:
+                    yield from self._next(asked)
+            while asked:
+                yield from self._next(asked)
+        finally:
+            readers.shutdown(cancel_futures=True)
+
+    @staticmethod
+    def _next(asked: deque[Future[_Outcome | None]]) -> Iterator[_Outcome]:
+        outcome = asked.popleft().result()
+        if outcome is not None:
+            yield outcome
+
+    def _try_read(self, scope: str) -> _Outcome | None:
         try:
             return self.read(scope).manifest
         except MissingError:
             return None  # deleted since the listing
-        except ManifestError as error:
+        except UnreadableError as error:
             return error
 
-    def _settled(self, outcome: Manifest | ManifestError | None, *, strict: bool) -> Iterator[Manifest]:
-        if isinstance(outcome, ManifestError):
-            if strict:
-                raise outcome
-            self.problems.append(str(outcome))
-        elif outcome is not None:
-            yield outcome
+    def _skip(self, error: UnreadableError, *, strict: bool) -> None:
+        if strict:
+            raise error
+        self.problems.append(str(error))

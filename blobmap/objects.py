@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from blobmap.errors import UnreadableError
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -41,3 +43,13 @@ class Body:
 
     data: bytes
     etag: str | None
+
+
+def check_size(size_bytes: int, limit_bytes: int | None, where: str) -> None:
+    """Refuse an object before it is read.
+
+    Raises:
+        UnreadableError: it is larger than the limit.
+    """
+    if limit_bytes is not None and size_bytes > limit_bytes:
+        raise UnreadableError(f"{where} has {size_bytes} bytes, allowed: {limit_bytes}")

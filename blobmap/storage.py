@@ -19,7 +19,7 @@ from blobmap.errors import BlobmapError, ConflictError, MissingError, RefusedErr
 from blobmap.local_files import LocalFiles
 from blobmap.local_writes import LocalWrites
 from blobmap.object_listing import ObjectListing
-from blobmap.objects import Body, Entry, Level
+from blobmap.objects import Body, Entry, Level, check_size
 from blobmap.odd_keys import OddKeyError, key_in_error, valid_offset
 from blobmap.s3_address import DEFAULT_EXCLUDE, S3Address, StorageOptions, s3_address
 from blobmap.store_faults import translate
@@ -53,6 +53,7 @@ class Storage:
         unreadable: the prefixes that could not be listed so far, each the smallest that is known. A listing goes on
             around them, and is not the whole of what it says as long as one of them touches it, see `gaps`.
         odd_keys: the keys met so far that exist and cannot be addressed.
+        is_remote: whether a server decides about conditional writes, and not this process or its kernel.
     """
 
     def __init__(
@@ -66,9 +67,12 @@ class Storage:
         self.unreadable: list[str] = []
         self.odd_keys: list[str] = []
         self.name = name or _name_of(store)
+        self.is_remote = not isinstance(store, LocalStore | MemoryStore)
         exclude = tuple(segment for segment in exclude if segment)
         if isinstance(store, LocalStore):
-            files = LocalFiles(str(store.prefix or "/"), exclude=exclude, unreadable=self.note_unreadable)
+            files = LocalFiles(
+                str(store.prefix or "/"), exclude=exclude, odd=self.note_odd, unreadable=self.note_unreadable
+            )
             self._reads: LocalFiles | _Objects = files
             self._writes: LocalWrites | _Objects = LocalWrites(files, wait_s=timeout_s)
         else:
@@ -85,21 +89,27 @@ class Storage:
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
+        self._forget(prefix)
         return self._reads.pages(prefix, after)
 
     def level(self, prefix: str = "") -> Level:
         """What lies directly below `prefix`: deeper prefixes, and objects. Raises as `pages`."""
         return self._reads.level(prefix)
 
-    def get(self, key: str) -> Body:
+    def get(self, key: str, *, limit: int | None = None) -> Body:
         """The bytes of an object and the etag that came with them.
+
+        Args:
+            key: of the object.
+            limit: the most bytes that are read.
 
         Raises:
             MissingError: there is no such object.
+            UnreadableError: it is larger than `limit`; nothing of it was read.
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
-        return self._reads.get(_addressable(key, self.name))
+        return self._reads.get(_addressable(key, self.name), limit)
 
     def create(self, key: str, data: bytes) -> str | None:
         """Write an object that must not exist yet; returns its etag.
@@ -134,6 +144,11 @@ class Storage:
         """Remember a prefix that could not be listed."""
         if prefix not in self.unreadable:
             self.unreadable.append(prefix)
+
+    def _forget(self, prefix: str) -> None:
+        """Drop what earlier listings said at or below a prefix that is listed anew."""
+        for noted in (self.unreadable, self.odd_keys):
+            noted[:] = [key for key in noted if prefix and key != prefix and not key.startswith(prefix + "/")]
 
     def note_odd(self, key: str) -> None:
         """Remember a key that cannot be addressed."""
@@ -170,9 +185,10 @@ class _Objects:
             self._check_that_it_is_s3()
         return level
 
-    def get(self, key: str) -> Body:
+    def get(self, key: str, limit: int | None) -> Body:
         with self._translated(key, "read"):
             result = self._store.get(key)
+            check_size(result.meta["size"], limit, f"{self._owner.name}: {key!r}")
             data = bytes(result.bytes())
         if "text/html" in str(result.attributes.get("Content-Type", "")) and data.lstrip()[:1] == b"<":
             raise RefusedError(f"{self._owner.name}: {key!r} is a web page: is the endpoint an S3 server?")
@@ -236,7 +252,7 @@ class _Objects:
         """Once, where a listing came back empty: a web server that answers everything with a page looks just so."""
         if not self._is_known_to_answer:
             with suppress(MissingError):
-                self.get(".blobmap/no-such-object")
+                self.get(".blobmap/no-such-object", None)
             self._is_known_to_answer = True
 
     @contextmanager
