@@ -14,7 +14,8 @@ from consumer.events import GatewayTest, ObjectEvent, Parsed, Refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blobmap.resolve import Kind, Resolution, Trie
+    from blobmap.resolve import Trie
+    from blobmap.rules import Kind, Resolution
 
 IgnoreReason: TypeAlias = Literal[
     "test-event",  # the gateway tried its target

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blobmap.errors import RefusedError, UnavailableError, UsageError
+from consumer.address import parse_address
+from consumer.broker import connect, open_session
+from consumer.declare import declare
+from consumer.pipeline import LostError
+from consumer.records import Message
+from consumer.topology import Names, topology
+from tests.support.amqp import Got, bench
+from tests.support.port_contracts import SOON_S, SinkContract, SourceContract, take
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from consumer.broker import Session
+    from consumer.pipeline import Sink, Source
+
+pytestmark = pytest.mark.services
+
+TOPOLOGY = topology(Names())
+QUEUE = "blobmap.events"
+
+
+class Harness:
+    """A virtual host with our topology."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @asynccontextmanager
+    async def session(self, prefetch: int = 100) -> AsyncIterator[Session]:
+        async with open_session(parse_address(self.url), TOPOLOGY, queue=QUEUE, prefetch=prefetch) as session:
+            yield session
+
+    async def declare(self) -> None:
+        async with connect(parse_address(self.url)) as connection:
+            await declare(connection, TOPOLOGY)
+
+
+class SourceHarness(Harness):
+    @asynccontextmanager
+    async def open(self, prefetch: int = 100) -> AsyncIterator[Source]:
+        async with self.session(prefetch) as session:
+            yield session.source
+
+    async def put(self, *bodies: bytes) -> None:
+        await self.declare()
+        async with bench(self.url) as at:
+            await at.publish(bodies, exchange="s3.events")
+
+
+class SinkHarness(Harness):
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Sink]:
+        async with self.session() as session:
+            yield session.sink
+
+    async def read(self, queue: str) -> list[Message]:
+        async with bench(self.url) as at:
+            got = await at.drain(queue)
+        assert all((one.content_type, one.delivery_mode) == ("application/json", 2) for one in got)
+        return [Message(queue, one.schema, one.body, {k: str(v) for k, v in one.headers.items()}) for one in got]
+
+
+class TestSource(SourceContract):
+    @pytest.fixture
+    def harness(self, amqp_url: str) -> SourceHarness:
+        return SourceHarness(amqp_url)
+
+
+class TestSink(SinkContract):
+    @pytest.fixture
+    def harness(self, amqp_url: str) -> SinkHarness:
+        return SinkHarness(amqp_url)
+
+
+async def test_a_delivery_says_where_it_came_from(amqp_url: str) -> None:
+    harness = SourceHarness(amqp_url)
+    await harness.declare()
+    async with bench(amqp_url) as at:
+        await at.publish([b"x"], exchange="s3.events", routing_key="some.key")
+    async with harness.open() as source:
+        (delivery,) = await take(source, 1)
+    assert (delivery.exchange, delivery.routing_key, delivery.deliveries) == ("s3.events", "some.key", 1)
+
+
+async def test_declaring_twice_changes_nothing(amqp_url: str) -> None:
+    harness = Harness(amqp_url)
+    await harness.declare()
+    async with bench(amqp_url) as at:
+        await at.publish([b"x"], routing_key="blobmap.flags")
+        await harness.declare()
+        assert [one.body for one in await at.drain("blobmap.flags")] == [b"x"]
+
+
+async def test_the_broker_takes_what_was_rejected_to_the_dead_letters(amqp_url: str) -> None:
+    """The dead-letter exchange of the events' queue is what its arguments promise."""
+    await Harness(amqp_url).declare()
+    async with bench(amqp_url) as at:
+        await at.publish([b"x"], exchange="s3.events", routing_key="k")
+        message = await at.channel.basic_get(QUEUE)
+        assert message.delivery_tag is not None
+        await at.channel.basic_reject(message.delivery_tag, requeue=False)
+
+        async def dead() -> list[Got]:
+            return await at.drain("blobmap.dead")
+
+        (letter,) = await eventually(dead, what="the message is in blobmap.dead")
+    assert letter.body == b"x"
+
+
+@pytest.mark.parametrize("queue", ["blobmap.dead", "blobmap.objects"])
+async def test_a_queue_with_other_arguments_is_named_with_both_values(amqp_url: str, queue: str) -> None:
+    async with bench(amqp_url) as at:
+        await at.channel.queue_declare(queue, durable=True)
+    with pytest.raises(UsageError) as caught:
+        await Harness(amqp_url).declare()
+    assert str(caught.value) == (
+        f"queue {queue!r} exists with x-queue-type none, and must have 'quorum': delete it, or use another name"
+    )
+
+
+async def test_an_exchange_of_another_kind_is_named(amqp_url: str) -> None:
+    async with bench(amqp_url) as at:
+        await at.channel.exchange_declare("s3.events", exchange_type="fanout", durable=True)
+    with pytest.raises(UsageError) as caught:
+        await Harness(amqp_url).declare()
+    assert str(caught.value) == (
+        "exchange 's3.events' exists with type 'fanout', and must have 'topic': delete it, or use another name"
+    )
+
+
+async def test_a_wrong_password_is_refused_at_once(amqp_url: str) -> None:
+    address = replace(parse_address(amqp_url), password="wrong-secret")  # noqa: S106  # wrong on purpose
+    with pytest.raises(RefusedError, match="refuses user or password") as caught:
+        async with connect(address):
+            pass
+    assert "wrong-secret" not in str(caught.value)
+
+
+async def test_a_vhost_that_is_not_there_may_still_come(amqp_url: str) -> None:
+    with pytest.raises(UnavailableError, match="vhost '/absent' cannot be opened"):
+        async with connect(replace(parse_address(amqp_url), vhost="/absent")):
+            pass
+
+
+async def test_a_broker_that_is_not_there(amqp_url: str, tmp_path: object) -> None:
+    del tmp_path
+    with pytest.raises(UnavailableError, match="Connect call failed"):
+        async with connect(replace(parse_address(amqp_url), port=1)):
+            pass
+
+
+async def test_publishing_to_a_missing_queue_is_no_success_and_declares_it_again(amqp_url: str) -> None:
+    message = Message("blobmap.objects", "blobmap.objects.v1", b"{}")
+    async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
+        await at.channel.queue_delete("blobmap.objects")
+        with pytest.raises(UnavailableError, match=r"'blobmap\.objects' was not there") as caught:
+            await session.sink.publish(message)
+        assert not isinstance(caught.value, LostError)
+        await session.sink.publish(message)
+        assert [one.body for one in await at.drain("blobmap.objects")] == [b"{}"]
+
+
+async def test_publishing_to_a_queue_that_is_not_ours_declares_nothing(amqp_url: str) -> None:
+    async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
+        with pytest.raises(UnavailableError, match=r"'somebody\.elses' was not there"):
+            await session.sink.publish(Message("somebody.elses", None, b"{}"))
+        assert await at.consumers("somebody.elses") == -1
+
+
+async def test_a_queue_that_refuses_is_no_success(amqp_url: str) -> None:
+    async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
+        await at.channel.queue_declare(
+            "full",
+            durable=True,
+            arguments={"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-type": "quorum"},
+        )
+        message = Message("full", None, b"{}")
+        # A quorum queue takes some more than its limit before it refuses.
+        results = await asyncio.gather(*(session.sink.publish(message) for _ in range(50)), return_exceptions=True)
+    refused = [result for result in results if isinstance(result, UnavailableError)]
+    assert refused
+    assert {str(error) for error in refused} == {"queue 'full' refused the message"}
+
+
+async def test_r02_a_deleted_queue_ends_the_session(amqp_url: str) -> None:
+    async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
+        waiting = asyncio.ensure_future(session.source.take())
+        await at.channel.queue_delete(QUEUE)
+        async with asyncio.timeout(SOON_S):
+            with pytest.raises(LostError, match=r"cancelled the consumer of queue 'blobmap\.events'"):
+                await waiting
+
+
+async def test_r04_nothing_is_acknowledged_in_a_session_that_is_lost(amqp_url: str) -> None:
+    harness = SourceHarness(amqp_url)
+    await harness.put(b"x")
+    async with harness.open() as source, bench(amqp_url) as at:
+        (delivery,) = await take(source, 1)
+        await at.channel.queue_delete(QUEUE)
+        with pytest.raises(LostError):
+            async with asyncio.timeout(SOON_S):
+                await source.take()
+        with pytest.raises(LostError):
+            await source.acknowledge(delivery.tag)
+        await source.stop()
+
+
+async def test_an_unknown_tag_ends_the_session(amqp_url: str) -> None:
+    async with Harness(amqp_url).session() as session:
+        await session.source.acknowledge(99)
+        async with asyncio.timeout(SOON_S):
+            with pytest.raises(LostError, match=r"the channel of queue 'blobmap\.events' was closed"):
+                await session.source.take()
+
+
+async def test_r18_two_consumers_share_a_queue(amqp_url: str) -> None:
+    harness = SourceHarness(amqp_url)
+    await harness.put(*(b"%d" % number for number in range(20)))
+    async with harness.open(prefetch=10) as one, harness.open(prefetch=10) as other:
+        shares = [await take(source, 10) for source in (one, other)]
+    assert {delivery.body for share in shares for delivery in share} == {b"%d" % number for number in range(20)}
