@@ -1,0 +1,24 @@
+"""Print the JSON Schema of a manifest."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+NAME = "schema"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare nothing: there is one schema."""
+    del parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the schema as it is shipped."""
+    del args
+    sys.stdout.write(resources.files("blobmap").joinpath("manifest-v3.schema.json").read_text(encoding="utf-8"))
+    return 0
