@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blobmap.chunk_keys import ChunkKeyEncoding
 from blobmap.partition import Claim
 from blobmap.resolve import Trie
+from blobmap.tally import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from blobmap.arrays import ArrayLayout
     from blobmap.manifest import Blob, Manifest
-    from blobmap.tally import Measured
+    from blobmap.resolve import Resolution
 
 
 def own_claims(manifest: Manifest, arrays: Iterable[Measured]) -> dict[str, Claim]:
@@ -46,6 +49,23 @@ def other_claims(scope: str, manifests: Iterable[Manifest], arrays: Iterable[Mea
     return _claims(scope, list(manifests), arrays)
 
 
+def resolve_layout(trie: Trie, scope: str, layout: ArrayLayout) -> Resolution:
+    """Ask what an array's objects resolve to, without having listed any.
+
+    Args:
+        trie: the manifests in force.
+        scope: key of the store.
+        layout: of the array below it.
+
+    Returns:
+        The answer for its first object. A v2 array that leaves its separator to the default may have either.
+    """
+    answer = trie.lookup(_key(scope, Measured(layout, encoding=layout.encoding)))
+    if answer.kind == "unmanaged" and not layout.separator_declared:
+        answer = trie.lookup(_key(scope, Measured(layout, encoding=ChunkKeyEncoding("v2", "/"))))
+    return answer
+
+
 def is_neighbour(scope: str, other: str) -> bool:
     """Say whether one of two different scopes lies in the other."""
     return scope != other and (_holds(scope, other) or _holds(other, scope))
@@ -61,7 +81,7 @@ def _claims(scope: str, manifests: list[Manifest], arrays: Iterable[Measured]) -
     rules = {(manifest.scope, blob.id): blob for manifest in manifests for blob in manifest.blobs}
     found = {}
     for array in arrays:
-        key = "/".join(part for part in (scope, array.layout.path, _sample(array)) if part)
+        key = _key(scope, array)
         answer = trie.lookup(key)
         if answer.scope is None or answer.kind == "unmanaged":
             continue
@@ -69,6 +89,10 @@ def _claims(scope: str, manifests: list[Manifest], arrays: Iterable[Measured]) -
         axis = _axis(rule, key.removeprefix(answer.scope).removeprefix("/"), array) if rule is not None else None
         found[array.layout.path] = Claim(answer.scope, rule, axis)
     return found
+
+
+def _key(scope: str, array: Measured) -> str:
+    return "/".join(part for part in (scope, array.layout.path, _sample(array)) if part)
 
 
 def _sample(array: Measured) -> str:

@@ -76,12 +76,12 @@ def slab_objects(grid: Sequence[int], axis: int) -> int:
     return math.prod(max(count, 1) for other, count in enumerate(grid) if other != axis)
 
 
-def choose_cut(array: Measured, growing: Mapping[int, str], object_bytes: Fraction, policy: Policy) -> Cut:
+def choose_cut(array: Measured, evidence: Sequence[Mapping[int, str]], object_bytes: Fraction, policy: Policy) -> Cut:
     """Choose axis and width for an array of at least one axis.
 
     Args:
         array: what is to be cut.
-        growing: axis to the evidence that the array grows along it.
+        evidence: axis to the evidence that the array grows along it, the strongest kind of evidence first.
         object_bytes: what an object is taken to hold, see `planned_object_bytes`.
         policy: `t_max_bytes` bounds a blob of several slabs, `pow2_floor` rounds wide ones.
 
@@ -93,7 +93,8 @@ def choose_cut(array: Measured, growing: Mapping[int, str], object_bytes: Fracti
     grid = layout.grid
     slabs = [object_bytes * slab_objects(grid, axis) for axis in range(len(grid))]
     by_count = sorted(range(len(grid)), key=lambda axis: (-grid[axis], axis))
-    preferred = [axis for axis in by_count if axis in growing] + [axis for axis in by_count if axis not in growing]
+    preferred = list(dict.fromkeys([axis for kind in evidence for axis in by_count if axis in kind] + by_count))
+    growing = {axis: why for kind in reversed(evidence) for axis, why in kind.items()}
     fitting = [axis for axis in preferred if slabs[axis] <= policy.t_max_bytes]
     first, axis = preferred[0], (fitting or by_count)[0]
     width = _width(policy, slabs[axis])

@@ -11,6 +11,7 @@ from blobmap.claims import is_neighbour, other_claims, own_claims
 from blobmap.errors import ConflictError, MissingError, UsageError
 from blobmap.partition import Before, Decision, Difference, Plan, plan_partition
 from blobmap.roles import stand
+from blobmap.state import ScopeState, Unclaimable, change_state, read_state
 from blobmap.storage import as_storage
 from blobmap.survey import Progress, Survey, survey_store
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from blobmap.storage import Storage
 
 _ATTEMPTS: Final = 8
+_VERSION: Final = version("blobmap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,12 @@ def partition_store(
     others = [manifests.read(other).manifest for other in manifests.scopes() if is_neighbour(scope, other)]
     for attempt in range(1, _ATTEMPTS + 1):
         held = _read(manifests, scope)
-        plan = _plan(survey, held, others, policy=policy, force=force)
+        epoch = read_state(manifests.storage, scope).highest_epoch
+        plan = _plan(survey, held, epoch, others, policy=policy, force=force)
         outcome = _outcome(survey, plan, held, written=plan.changed and not dry_run)
+        if dry_run:
+            return outcome
+        _remember(manifests.storage, survey, outcome)
         if not outcome.written:
             return outcome
         try:
@@ -119,10 +125,13 @@ def _read(manifests: ManifestStore, scope: str) -> Held | None:
         return None
 
 
-def _plan(survey: Survey, held: Held | None, others: list[Manifest], *, policy: Policy | None, force: bool) -> Plan:
+def _plan(
+    survey: Survey, held: Held | None, epoch: int, others: list[Manifest], *, policy: Policy | None, force: bool
+) -> Plan:
     standings, said = stand([array.layout for array in survey.arrays], survey.groups)
     before = Before(
         manifest=held.manifest if held else None,
+        epoch=epoch,
         own=own_claims(held.manifest, survey.arrays) if held else {},
         others=other_claims(survey.scope, others, survey.arrays),
     )
@@ -132,13 +141,28 @@ def _plan(survey: Survey, held: Held | None, others: list[Manifest], *, policy: 
     return replace(plan, warnings=(*survey.warnings, *said, *plan.warnings))
 
 
+def _remember(root: Storage, survey: Survey, outcome: Outcome) -> None:
+    """Record the epoch before it is written, so that it is never given twice, and what got no rule."""
+    unclaimable = {
+        row.path: Unclaimable(row.reason, survey.etags.get(row.path), _VERSION)
+        for row in outcome.decisions
+        if row.verdict == "unclaimed"
+    }
+
+    def change(state: ScopeState) -> ScopeState:
+        epoch = max(state.highest_epoch, outcome.manifest.epoch) if outcome.written else state.highest_epoch
+        return replace(state, highest_epoch=epoch, unclaimable=unclaimable)
+
+    change_state(root, survey.scope, change)
+
+
 def _outcome(survey: Survey, plan: Plan, held: Held | None, *, written: bool) -> Outcome:
     manifest = plan.manifest
     if plan.changed:
         manifest = replace(
             manifest,
             generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            generated_by=f"blobmap {version('blobmap')}",
+            generated_by=f"blobmap {_VERSION}",
         )
     return Outcome(
         manifest=manifest,

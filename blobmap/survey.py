@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from blobmap.arrays import ArrayLayout, GroupLayout
 from blobmap.errors import DocumentError, ListingError, MissingError
-from blobmap.nodes import Node, join, read_node, settle_node
+from blobmap.nodes import join, read_node, settle_node
 from blobmap.policy import format_size
 from blobmap.tally import Measured, Tally
 from blobmap.walk import Walk
@@ -21,6 +20,8 @@ from blobmap.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from blobmap.arrays import ArrayLayout, GroupLayout
+    from blobmap.nodes import Node
     from blobmap.storage import Storage
 
 _THREADS: Final = 8
@@ -131,10 +132,8 @@ class _Surveying:
             loose_bytes=walk.loose.stored_bytes,
         )
 
-    def _found(self, node: Node) -> None:
-        layout = node.layout
-        assert isinstance(layout, ArrayLayout)  # noqa: S101 - what a walk reports as an array
-        self._etags[layout.path] = node.etag
+    def _found(self, layout: ArrayLayout, etag: str | None) -> None:
+        self._etags[layout.path] = etag
         self._report(arrays=1)
         self._workers.do(lambda: self._measure(layout, ()), lambda found: self._counted(layout, *found))
 

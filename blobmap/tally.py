@@ -41,6 +41,12 @@ class Count:
         if self.first is None or key < self.first:
             self.first = key
 
+    def merge(self, other: Count) -> None:
+        """Count what was counted elsewhere."""
+        self.objects += other.objects
+        self.stored_bytes += other.stored_bytes
+        self.first = min(filter(None, (self.first, other.first)), default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

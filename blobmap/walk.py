@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blobmap.arrays import ArrayLayout, GroupLayout
-from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.errors import DocumentError
 from blobmap.layout import Consolidated, read_consolidated, read_v2_group
 from blobmap.nodes import Node, join, read_named, read_node
+from blobmap.search import count_loose, find_nodes
 from blobmap.tally import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from blobmap.objects import Entry, Level
+    from blobmap.objects import Level
     from blobmap.storage import Storage
     from blobmap.workers import Workers
 
@@ -30,7 +30,7 @@ class Walk:
         storage: where the store is.
         scope: key of the store.
         workers: do the reading.
-        on_array: told every array with its node, in the collecting thread.
+        on_array: told every array with the etag of its document, in the collecting thread.
 
     Attributes:
         groups: every group.
@@ -40,7 +40,9 @@ class Walk:
         inner: paths of nodes below the root that look like stores of their own.
     """
 
-    def __init__(self, storage: Storage, scope: str, workers: Workers, on_array: Callable[[Node], None]) -> None:
+    def __init__(
+        self, storage: Storage, scope: str, workers: Workers, on_array: Callable[[ArrayLayout, str | None], None]
+    ) -> None:
         self._storage = storage
         self._scope = scope
         self._workers = workers
@@ -77,7 +79,7 @@ class Walk:
         if node.path.endswith(".zarr") and node.layout is not None:
             self.inner.append(node.path)
         if isinstance(node.layout, ArrayLayout):
-            self._on_array(node)
+            self._on_array(node.layout, node.etag)
         elif node.layout is not None:
             group = node.layout
             key = join(self._scope, node.path)
@@ -85,15 +87,18 @@ class Walk:
         else:
             if node.problem is not None:
                 self.fail(node.path, node.problem)
-            self._workers.do(lambda: self._search(node.path), lambda found: self._searched(node.path, *found))
+            key = join(self._scope, node.path)
+            self._workers.do(
+                lambda: find_nodes(self._storage, key, self._workers.stopping),
+                lambda found: self._searched(node.path, *found),
+            )
 
     def _open(self, group: GroupLayout, level: Level) -> None:
         """Take in the level of a group: its remaining documents, its loose objects, its children."""
         key = join(self._scope, group.path)
-        skip = len(self._scope) + 1 if self._scope else 0
         names = {entry["path"].rpartition("/")[2] for entry in level.objects}
-        self._count_loose(level.objects, ())
-        children = [prefix[skip:] for prefix in level.prefixes]
+        count_loose(self.loose, level.objects)
+        children = [self._below(prefix) for prefix in level.prefixes]
         if group.zarr_format == 3 and ".zarray" in names:
             self.fail(group.path, f"{key or 'the root'}: zarr.json says group and .zarray says array")
         if group.zarr_format == 2 and names & {".zattrs", ".zmetadata"}:
@@ -140,59 +145,12 @@ class Walk:
                 return dict(known.attributes[relative])
         return None
 
-    def _search(self, path: str) -> tuple[set[str], Count]:
-        """List flat what has no document of its own: the topmost keys below it that have one, and everything else."""
-        key = join(self._scope, path)
-        found: set[str] = set()
-        for page in self._pages(key):
-            if "zarr.json" in (keys := "\n".join([entry["path"] for entry in page])) or "/.z" in keys:
-                found |= {
-                    node
-                    for entry in page
-                    for node, _, name in [entry["path"].rpartition("/")]
-                    if name in METADATA_NAMES
-                }
-        found.discard(key)
-        topmost = {node for node in found if not any(outer in found for outer in _around(node))}
-        loose = Count()
-        below = tuple(node + "/" for node in topmost)
-        for page in self._pages(key):
-            for entry in page:
-                _count(loose, entry, below)
-        skip = len(self._scope) + 1 if self._scope else 0
-        return {node[skip:] for node in topmost}, loose
+    def _searched(self, path: str, topmost: tuple[str, ...], loose: Count) -> None:
+        self.loose.merge(loose)
+        inner = [self._below(key) for key in topmost]
+        if path not in self.unread:  # a store that a folder without metadata separates from the one around it
+            self.inner += inner
+        self.enter(inner)
 
-    def _searched(self, path: str, topmost: set[str], loose: Count) -> None:
-        self._merge(loose)
-        gaps = [inner for inner in topmost if path not in self.unread]
-        self.inner += gaps
-        self.enter(sorted(topmost))
-
-    def _pages(self, key: str) -> Iterable[Sequence[Entry]]:
-        for page in self._storage.pages(key):
-            if self._workers.stopping.is_set():
-                return
-            yield page
-
-    def _count_loose(self, entries: Iterable[Entry], below: tuple[str, ...]) -> None:
-        count = Count()
-        for entry in entries:
-            _count(count, entry, below)
-        self._merge(count)
-
-    def _merge(self, count: Count) -> None:
-        if count.first is not None:
-            self.loose.add(count.first, count.stored_bytes)
-            self.loose.objects += count.objects - 1
-
-
-def _count(count: Count, entry: Entry, below: tuple[str, ...]) -> None:
-    key = entry["path"]
-    if key.rpartition("/")[2] not in METADATA_NAMES and not key.endswith("/") and not key.startswith(below):
-        count.add(key, entry["size"])
-
-
-def _around(key: str) -> Iterable[str]:
-    while "/" in key:
-        key = key.rpartition("/")[0]
-        yield key
+    def _below(self, key: str) -> str:
+        return key[len(self._scope) + 1 :] if self._scope else key
