@@ -16,7 +16,7 @@ from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, S3Store
 
 from blobmap.errors import BlobmapError, ConflictError, MissingError, RefusedError, UsageError
-from blobmap.local_files import LocalFiles
+from blobmap.local_files import LocalFiles, fault
 from blobmap.local_writes import LocalWrites
 from blobmap.object_listing import ObjectListing
 from blobmap.objects import Body, Entry, Level, check_size
@@ -285,12 +285,12 @@ def open_storage(url: str, options: StorageOptions, *, create: bool = False) -> 
     """
     scheme, separator, _ = url.partition("://")
     if not separator:
-        return _open_directory(Path(url).expanduser(), options, create=create)
+        return _open_directory(url, options, create=create)
     if scheme == "file":
         parts = urlsplit(url)
         if parts.netloc not in {"", "localhost"} or not parts.path:
             raise UsageError(f"{url!r} names a host: give file:///path for a path on this one")
-        return _open_directory(Path(unquote(parts.path)), options, create=create)
+        return _open_directory(unquote(parts.path), options, create=create)
     if scheme != "s3":
         raise UsageError(f"{url!r} is no store: give s3://bucket/prefix, file:///path or a path")
     return _open_s3(s3_address(url, options, os.environ), options)
@@ -301,15 +301,21 @@ def as_storage(store: ObjectStore | Storage) -> Storage:
     return store if isinstance(store, Storage) else Storage(store)
 
 
-def _open_directory(path: Path, options: StorageOptions, *, create: bool) -> Storage:
-    path = path.absolute()
-    if create:
-        try:
+def _open_directory(given: str, options: StorageOptions, *, create: bool) -> Storage:
+    try:
+        path = Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"{given!r} is no path: {error}") from error
+    try:
+        if create and given:
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RefusedError(f"{path} cannot be made: {error.strerror}") from error
-    if not path.is_dir():
-        raise UsageError(f"{path} is no directory")
+        is_directory = bool(given) and path.is_dir()
+    except (FileExistsError, NotADirectoryError, ValueError):  # the last is a NUL
+        is_directory = False
+    except OSError as error:
+        raise fault(error, path) from error
+    if not is_directory:
+        raise UsageError(f"{given!r} is no directory")
     return Storage(LocalStore(path), name=str(path), exclude=options.exclude, timeout_s=options.timeout_s)
 
 

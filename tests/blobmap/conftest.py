@@ -1,0 +1,49 @@
+"""The stores of the contract suite, as one fixture with a parameter for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.backends import EXTERNAL_URL, at_gateway, external, in_memory, local, small_server
+from tests.support.small_s3 import SmallS3, running_s3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.backends import Backend
+
+BACKENDS = [
+    "memory",
+    "local",
+    "small-s3",
+    pytest.param("gateway", marks=pytest.mark.services),
+    *(["external"] if EXTERNAL_URL else []),
+]
+
+
+@pytest.fixture
+def small_s3() -> Iterator[SmallS3]:
+    """A small S3 server for one test, well-behaved until it is told otherwise."""
+    with running_s3() as server:
+        yield server
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """An empty store, once for every implementation."""
+    match request.param:
+        case "memory":
+            yield in_memory()
+        case "local":
+            yield local(tmp_path)
+        case "small-s3":
+            yield small_server(request.getfixturevalue("small_s3"))
+        case "gateway":
+            yield at_gateway(request.getfixturevalue("gateway"), request.getfixturevalue("bucket"))
+        case _:
+            backend = external()
+            yield backend
+            backend.clear()
