@@ -21,7 +21,7 @@ from aiormq.exceptions import (
 )
 
 from blobmap.errors import BlobmapError, RefusedError, UnavailableError, UsageError
-from consumer.pipeline import LostError
+from consumer.ports import LostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from blobmap.errors import RefusedError, UnavailableError, UsageError
-from consumer.pipeline import Delivery
+from consumer.ports import Delivery
 from consumer.records import Message
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ class FlagBook:
         self._subjects: OrderedDict[str, _Subject] = OrderedDict()
 
     def note(self, event: ObjectEvent, scope: str | None) -> str | None:
-        """Takes down an unclaimed event; see `pipeline.Flags`."""
+        """Takes down an unclaimed event; see `ports.Flags`."""
         prefix = store_root(event.key) if scope is None else scope
         name = f"{event.bucket}/{prefix}"
         seen = self._now()

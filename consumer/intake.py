@@ -15,7 +15,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from consumer.amqp_faults import in_session
-from consumer.pipeline import Delivery, LostError
+from consumer.ports import Delivery, LostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
@@ -13,9 +11,9 @@ import orjson
 from blobmap.errors import RefusedError, UnavailableError
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from consumer.records import Message
+
+_STANDARD_OUTPUT = 1
 
 
 class NdjsonSink:
@@ -30,15 +28,14 @@ class NdjsonSink:
 
     def __init__(self, path: str) -> None:
         self._lock = asyncio.Lock()
-        self._to_file = path != "-"
-        self._name = path if self._to_file else "standard output"
-        if not self._to_file:
-            self._stream: BinaryIO = sys.stdout.buffer
-            return
-        try:
-            self._stream = Path(path).open("ab", buffering=0)  # noqa: SIM115  # open as long as the sink
-        except OSError as error:
-            raise RefusedError(f"sink.path {path}: {error.strerror}") from error
+        self._is_file = path != "-"
+        self._name = path if self._is_file else "standard output"
+        self._descriptor = _STANDARD_OUTPUT
+        if self._is_file:
+            try:
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise RefusedError(f"sink.path {path}: {error.strerror}") from error
 
     async def publish(self, message: Message) -> None:
         """Writes the records of a message. Returns when they are handed over; those of a file are on disk then.
@@ -49,28 +46,29 @@ class NdjsonSink:
         """
         lines = b"".join(orjson.dumps(record) + b"\n" for record in orjson.loads(message.body)["records"])
         async with self._lock:
-            await asyncio.to_thread(self._append if self._to_file else self._hand_over, lines)
+            await asyncio.to_thread(self._append if self._is_file else self._hand_over, lines)
 
     def close(self) -> None:
         """Closes the file; standard output stays open."""
-        if self._to_file:
-            self._stream.close()
+        if self._is_file:
+            os.close(self._descriptor)
 
     def _append(self, lines: bytes) -> None:
-        descriptor = self._stream.fileno()
-        size = os.fstat(descriptor).st_size
+        size = os.fstat(self._descriptor).st_size
         try:
-            left = memoryview(lines)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
+            self._write(lines)
+            os.fsync(self._descriptor)
         except OSError as error:
-            os.ftruncate(descriptor, size)
+            os.ftruncate(self._descriptor, size)
             raise UnavailableError(f"{self._name}: {error.strerror}") from error
 
     def _hand_over(self, lines: bytes) -> None:
         try:
-            self._stream.write(lines)
-            self._stream.flush()
+            self._write(lines)
         except BrokenPipeError as error:
             raise RefusedError(f"{self._name}: nobody reads it any more") from error
+
+    def _write(self, lines: bytes) -> None:
+        left = memoryview(lines)
+        while left:
+            left = left[os.write(self._descriptor, left) :]

@@ -1,126 +1,33 @@
 """From deliveries to acknowledgements: what a message causes is confirmed first, then the message is acknowledged.
 
-Owns the ports: a `Source` gives deliveries, a `Sink` takes messages. One `Pipeline` lives as long as one session of its
-source; what outlives a session (manifests, flags, counts) is handed in.
+One `Pipeline` lives as long as one session of its source; what outlives a session (manifests, flags, counts) is handed
+in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from blobmap.errors import UnavailableError
-from consumer.events import Dialect, ObjectEvent, Refusal, parse_message
+from consumer.events import Dialect, Refusal, parse_message
 from consumer.ledger import Entry, Ledger
+from consumer.ports import LostError
 from consumer.records import Message, dead_letter, object_record, objects_message
 from consumer.retry import growing_delays
 from consumer.route import Emit, Ignore, Outcome, Rules, Unclaimed, route
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from blobmap.resolve import Trie
+    from consumer.ports import Delivery, Flags, Sink, Source, Status
 
 _log = structlog.get_logger(__name__)
-
-
-class LostError(UnavailableError):
-    """The session that delivered is over: what is not acknowledged will be delivered again by another one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One message from a source.
-
-    Attributes:
-        tag: its number within the session; each one is greater than the one before it.
-        body: the bytes.
-        exchange: exchange that it was published to, empty where there is none.
-        routing_key: routing key that it was published with.
-        deliveries: how often it was delivered, this time included.
-        first_seen: UTC; when it was published, as far as that is known.
-    """
-
-    tag: int
-    body: bytes
-    exchange: str = ""
-    routing_key: str = ""
-    deliveries: int = 1
-    first_seen: datetime | None = None
-
-
-class Source(Protocol):
-    """Where deliveries come from: at least once, until they are acknowledged."""
-
-    @property
-    def prefetch(self) -> int:
-        """How many deliveries it gives at most before one is acknowledged."""
-
-    async def take(self) -> Sequence[Delivery]:
-        """Waits for deliveries and gives those that are there, at least one; none once it was stopped.
-
-        Raises:
-            LostError: the session is over.
-        """
-
-    async def acknowledge(self, tag: int) -> None:
-        """Lets go of every delivery up to this tag, for good.
-
-        Raises:
-            LostError: the session is over, and they will come again.
-        """
-
-    async def stop(self) -> None:
-        """Takes no more; what was given can still be acknowledged, all else is left to others."""
-
-
-class Sink(Protocol):
-    """Where messages go."""
-
-    async def publish(self, message: Message) -> None:
-        """Returns when the message is safe, whatever happens to us then.
-
-        Raises:
-            LostError: the session is over; the message may have been published.
-            UnavailableError: it was not taken, trying again can help; it may have been published nevertheless.
-        """
-
-
-class Flags(Protocol):
-    """Remembers which stores were flagged, and when."""
-
-    def note(self, event: ObjectEvent, scope: str | None) -> str | None:
-        """Takes down an unclaimed event.
-
-        Returns:
-            The subject whose flag must be confirmed before the event is done; None where one was, lately.
-        """
-
-    def message(self, subject: str) -> Message:
-        """The flag of a subject just noted."""
-
-    def confirmed(self, subject: str) -> None:
-        """The flag is safe."""
-
-
-@dataclass(slots=True)
-class Status:
-    """What the daemon can say of itself; outlives sessions.
-
-    Attributes:
-        consuming: whether deliveries are being taken.
-        troubles: queue to reason, for each queue that does not take messages now.
-        counts: outcomes and messages, by name.
-    """
-
-    consuming: bool = False
-    troubles: dict[str, str] = field(default_factory=dict)
-    counts: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +55,7 @@ class Plan:
 class _Batch:
     """Records that wait to be one message, and the deliveries that wait for it."""
 
-    timer: asyncio.TimerHandle
+    full: asyncio.Event = field(default_factory=asyncio.Event)
     records: list[bytes] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
 
@@ -204,24 +111,21 @@ class Pipeline:
         try:
             async with self._tasks:
                 self._tasks.create_task(self._acknowledge())
-                stopping = self._tasks.create_task(self._stop_on(stop))
+                self._tasks.create_task(self._stop_on(stop))
                 self._status.consuming = True
                 while deliveries := await self._source.take():
                     for delivery in deliveries:
                         self._handle(delivery)
                     if len(self._ledger) >= self._source.prefetch:  # no further record can come to fill a batch
-                        self._flush_all()
+                        self._close_batches()
                     self._progress.set()
-                stopping.cancel()
                 self._draining = True
-                self._flush_all()
+                self._close_batches()
                 self._progress.set()
-        except* UnavailableError as group:
-            raise _first(group) from group
+        except BaseExceptionGroup as group:
+            raise _to_show(group) from group
         finally:
             self._status.consuming = False
-            for batch in self._batches.values():
-                batch.timer.cancel()
 
     async def _stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -247,7 +151,8 @@ class Pipeline:
         counts = self._status.counts
         if isinstance(outcome, Emit):
             counts["emitted"] += 1
-            counts["corrected"] += outcome.event.corrected
+            if outcome.event.corrected:
+                counts["corrected"] += 1
         elif isinstance(outcome, Ignore):
             counts[f"ignored {outcome.reason}"] += 1
         elif isinstance(outcome, Unclaimed):
@@ -276,24 +181,29 @@ class Pipeline:
         for queue in self._plan.queues[event.bucket]:
             batch = self._batches.get(queue)
             if batch is None:
-                timer = asyncio.get_running_loop().call_later(self._plan.batch_s, self._flush, queue)
-                batch = self._batches[queue] = _Batch(timer)
+                batch = self._batches[queue] = _Batch()
+                self._tasks.create_task(self._tell(queue, batch))
             batch.records.append(record)
             batch.entries.append(entry)
             entry.open_outputs += 1
             if len(batch.records) >= self._plan.batch_objects:
-                self._flush(queue)
+                self._close_batch(queue)
 
-    def _flush(self, queue: str) -> None:
-        batch = self._batches.pop(queue)
-        batch.timer.cancel()
-        self._tasks.create_task(self._tell(queue, batch))
+    def _close_batch(self, queue: str) -> None:
+        self._batches.pop(queue).full.set()
 
-    def _flush_all(self) -> None:
+    def _close_batches(self) -> None:
         for queue in tuple(self._batches):
-            self._flush(queue)
+            self._close_batch(queue)
 
     async def _tell(self, queue: str, batch: _Batch) -> None:
+        """Sees one batch through: waits for its records, publishes it, lets go of its deliveries."""
+        try:
+            async with asyncio.timeout(self._plan.batch_s):
+                await batch.full.wait()
+        except TimeoutError:
+            if self._batches.get(queue) is batch:
+                self._close_batch(queue)
         await self._publish(self._objects, objects_message(queue, batch.records))
         self._release(batch.entries)
 
@@ -376,8 +286,15 @@ class Pipeline:
                 await self._source.acknowledge(tag)
 
 
-def _first(group: BaseExceptionGroup[UnavailableError]) -> UnavailableError:
-    """The error to show for a group of them."""
+def _to_show(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error that says why a session ended; a loss only where nothing else is wrong."""
+    errors = list(_leaves(group))
+    return next((error for error in errors if not isinstance(error, LostError)), errors[0])
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in group.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise group
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

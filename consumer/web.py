@@ -12,7 +12,7 @@ from blobmap.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
-    from consumer.pipeline import Status
+    from consumer.ports import Status
 
 _SHUTDOWN_S = 2.0
 

@@ -11,7 +11,7 @@ from blobmap.errors import RefusedError, UnavailableError, UsageError
 from consumer.address import parse_address
 from consumer.broker import connect, open_session
 from consumer.declare import declare
-from consumer.pipeline import LostError
+from consumer.ports import LostError
 from consumer.records import Message
 from consumer.topology import Names, topology
 from tests.support.amqp import Got, bench
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from consumer.broker import Session
-    from consumer.pipeline import Sink, Source
+    from consumer.ports import Sink, Source
 
 pytestmark = pytest.mark.services
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from consumer.pipeline import Delivery, Sink, Source
+    from consumer.ports import Delivery, Sink, Source
 
 SOON_S = 10.0
 

@@ -1,0 +1,113 @@
+"""The ports of the pipeline: where deliveries come from, where messages go, who remembers flags, how it is going.
+
+Whoever stands behind one of them keeps what its contract says here; one suite of tests runs against all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from blobmap.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from consumer.events import ObjectEvent
+    from consumer.records import Message
+
+
+class LostError(UnavailableError):
+    """The session that delivered is over: what is not acknowledged will be delivered again by another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message from a source.
+
+    Attributes:
+        tag: its number within the session; each one is greater than the one before it.
+        body: the bytes.
+        exchange: exchange that it was published to, empty where there is none.
+        routing_key: routing key that it was published with.
+        deliveries: how often it was delivered, this time included.
+        first_seen: UTC; when it was published, as far as that is known.
+    """
+
+    tag: int
+    body: bytes
+    exchange: str = ""
+    routing_key: str = ""
+    deliveries: int = 1
+    first_seen: datetime | None = None
+
+
+class Source(Protocol):
+    """Where deliveries come from: at least once, until they are acknowledged."""
+
+    @property
+    def prefetch(self) -> int:
+        """How many deliveries it gives at most before one is acknowledged."""
+
+    async def take(self) -> Sequence[Delivery]:
+        """Waits for deliveries and gives those that are there, at least one; none once it was stopped.
+
+        Raises:
+            LostError: the session is over.
+        """
+
+    async def acknowledge(self, tag: int) -> None:
+        """Lets go of every delivery up to this tag, for good.
+
+        Raises:
+            LostError: the session is over, and they will come again.
+        """
+
+    async def stop(self) -> None:
+        """Takes no more; what was given can still be acknowledged, all else is left to others."""
+
+
+class Sink(Protocol):
+    """Where messages go."""
+
+    async def publish(self, message: Message) -> None:
+        """Returns when the message is safe, whatever happens to us then.
+
+        Raises:
+            LostError: the session is over; the message may have been published.
+            UnavailableError: it was not taken, trying again can help; it may have been published nevertheless.
+        """
+
+
+class Flags(Protocol):
+    """Remembers which stores were flagged, and when."""
+
+    def note(self, event: ObjectEvent, scope: str | None) -> str | None:
+        """Takes down an unclaimed event.
+
+        Returns:
+            The subject whose flag must be confirmed before the event is done; None where one was, lately.
+        """
+
+    def message(self, subject: str) -> Message:
+        """The flag of a subject just noted."""
+
+    def confirmed(self, subject: str) -> None:
+        """The flag is safe."""
+
+
+@dataclass(slots=True)
+class Status:
+    """What the daemon can say of itself; outlives sessions.
+
+    Attributes:
+        consuming: whether deliveries are being taken.
+        troubles: queue to reason, for each queue that does not take messages now.
+        counts: outcomes and messages, by name.
+    """
+
+    consuming: bool = False
+    troubles: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
