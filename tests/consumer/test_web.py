@@ -116,18 +116,17 @@ async def test_health() -> None:
         async with client.get(path) as answer:
             return answer.status, await answer.json()
 
-    async with serve_http(health_routes(status), host="127.0.0.1", port=0) as port:
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            assert await ask(client, "/healthz") == (200, {"alive": True})
-            assert await ask(client, "/readyz") == (503, {"ready": False, "reasons": ["no events are taken"]})
-            status.consuming = True
-            assert await ask(client, "/readyz") == (200, {"ready": True, "reasons": []})
-            status.troubles["blobmap.objects"] = "was not there"
-            assert await ask(client, "/readyz") == (
-                503,
-                {"ready": False, "reasons": ["blobmap.objects: was not there"]},
-            )
-            assert await ask(client, "/healthz") == (200, {"alive": True})
+    async with (
+        serve_http(health_routes(status), host="127.0.0.1", port=0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+        assert await ask(client, "/healthz") == (200, {"alive": True})
+        assert await ask(client, "/readyz") == (503, {"ready": False, "reasons": ["no events are taken"]})
+        status.consuming = True
+        assert await ask(client, "/readyz") == (200, {"ready": True, "reasons": []})
+        status.troubles["blobmap.objects"] = "was not there"
+        assert await ask(client, "/readyz") == (503, {"ready": False, "reasons": ["blobmap.objects: was not there"]})
+        assert await ask(client, "/healthz") == (200, {"alive": True})
 
 
 async def test_a_port_that_is_taken_is_named() -> None:
