@@ -69,7 +69,7 @@ class _Axes:
         if array.dimensions or len(array.shape) > 1:
             for axis, (name, length) in enumerate(zip(names, array.shape, strict=True)):
                 self._found.setdefault((name, length), f"axis {axis} of {array.path!r}")
-        if array.time and len(array.shape) == 1:
+        if (array.time or _is_time(array.name)) and len(array.shape) == 1:
             self._times[array.shape[0]].append(array)
 
     def like(self, name: str, length: int) -> str | None:
@@ -80,7 +80,7 @@ class _Axes:
         """Evidence that an axis of this length, which has no name, is time."""
         for array in self._times[length]:
             if array is not apart_from:
-                return f"as long as {array.path!r}, which has {array.time}"
+                return f"as long as {array.path!r}" + (f", which has {array.time}" if array.time else "")
         return None
 
 
@@ -117,7 +117,7 @@ def _time_axes(
 def _named_time(
     name: str, path: str, by_path: Mapping[str, ArrayLayout], declared_time: Mapping[str, tuple[str, ...]]
 ) -> str | None:
-    if name.lower() == "time":
+    if _is_time(name):
         return "its name"
     for group in _outwards(_group_of(path)):
         coordinate = by_path.get(_join(group, name))
@@ -145,6 +145,10 @@ def _named_by_others(
             elif by_path[target] is not node:
                 named.setdefault(target, f"named in {said}")
     return named, list(missing.values())
+
+
+def _is_time(name: str) -> bool:
+    return name.lower() == "time"
 
 
 def _find(name: str, inside: str, by_path: Mapping[str, ArrayLayout]) -> str | None:

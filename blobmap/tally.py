@@ -123,6 +123,8 @@ class Tally:
             return
         text = key.removeprefix(self._prefix)
         node, _, name = text.rpartition("/")
+        if not name:
+            return  # a key that ends in a slash marks a directory
         if name in METADATA_NAMES:
             if node:
                 self.inside.add(self._prefix + node)
@@ -131,7 +133,7 @@ class Tally:
         elif self._chunk.fullmatch(text):
             self._own.add(key, size)
             self._add_to_axes(text, size)
-        elif name:  # a key that ends in a slash marks a directory
+        else:
             for other, pattern in self._spellings:
                 if pattern.fullmatch(text):
                     self._others.setdefault(other, Count()).add(key, size)

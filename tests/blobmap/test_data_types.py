@@ -4,7 +4,7 @@ import pytest
 
 from blobmap.data_types import is_datetime, item_bytes_v2, item_bytes_v3
 
-V2 = [
+V2: list[tuple[object, int | None]] = [
     ("<f4", 4),
     (">f8", 8),
     ("|b1", 1),
@@ -29,7 +29,7 @@ V2 = [
     ([], None),
 ]
 
-V3 = [
+V3: list[tuple[object, int | None]] = [
     ("bool", 1),
     ("int8", 1),
     ("int4", 1),
@@ -82,5 +82,5 @@ def test_elements_of_v3_types_have_their_size_or_none(data_type: object, size: i
         ([["a", "<M8[D]"]], False),
     ],
 )
-def test_points_in_time_are_told_from_everything_else(data_type: object, yes: bool) -> None:  # noqa: FBT001 - a table's column
+def test_points_in_time_are_told_from_everything_else(data_type: object, yes: bool) -> None:
     assert is_datetime(data_type) is yes
