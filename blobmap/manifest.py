@@ -201,12 +201,12 @@ def scope_of_key(key: str) -> str | None:
 
 
 def _is_place(scope: str) -> bool:
-    segments = scope.split("/")
-    return segments[0] != _OWN and _is_addressable(segments)
+    return scope.split("/", maxsplit=1)[0] != _OWN and is_addressable(scope)
 
 
-def _is_addressable(segments: Sequence[str]) -> bool:
-    return not any(segment in ("", ".", "..") for segment in segments)
+def is_addressable(key: str) -> bool:
+    """Say whether a key has only segments that a key may have: one that is empty, `.` or `..` makes it nobody's."""
+    return not any(segment in ("", ".", "..") for segment in key.split("/"))
 
 
 def read_hot_pattern(pattern: str) -> tuple[Literal["name", "prefix"], str]:
@@ -237,8 +237,7 @@ def hot_pattern(path: str) -> str | None:
     """
     if not path:
         return "**"
-    segments = path.split("/")
-    if segments[0] == "**" or not _is_addressable(segments):
+    if path.split("/", maxsplit=1)[0] == "**" or not is_addressable(path):
         return None
     return f"{path}/**"
 

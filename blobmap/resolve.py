@@ -13,20 +13,22 @@ therefore one assignment, and whoever looks up meanwhile sees either table whole
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
 
-from blobmap.chunk_keys import METADATA_NAMES, floor_divide
+from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.manifest import read_hot_pattern
+from blobmap.rules import Kind, Resolution, Rule
+from blobmap.runs import INDEX_CHARACTERS, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from blobmap.manifest import Blob, Bucket, Manifest, Pin
+    from blobmap.manifest import Manifest, Pin
+    from blobmap.runs import Tails
 
-Kind = Literal["blob", "hot", "pinned", "unmanaged"]
+__all__ = ["Kind", "Resolution", "Trie", "Verdict"]
 
 Verdict = Literal["taken", "unchanged", "older", "merged", "refused"]
 """What became of a manifest that was given.
@@ -36,92 +38,29 @@ was ignored. merged: only its pins differ at an equal epoch, so the pins of both
 differ at an equal epoch, so the one in force stays. The last two are faults of whoever wrote it: report them.
 """
 
-_INDEX: Final = "(?:0|[1-9][0-9]*)"
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """The answer for one key.
-
-    Attributes:
-        kind: `blob`, `hot` (never archivable), `pinned` (kept on disk on purpose) or `unmanaged` (nobody claims it).
-        blob_id: the blob, unique within the scope; None unless `kind` is `blob`.
-        scope: of the manifest that decided; for an unmanaged key or a metadata document the longest scope that covers
-            it; None where there is none.
-        epoch: of that manifest, or None.
-    """
-
-    kind: Kind
-    blob_id: str | None
-    scope: str | None
-    epoch: int | None
-
-
+_NOBODYS: Final = frozenset({"", ".", ".."})
+_DIGITS: Final = frozenset("0123456789")
 _UNMANAGED: Final = Resolution("unmanaged", None, None, None)
 _HOT: Final = Resolution("hot", None, None, None)
-
-
-class _Rule:
-    """One prefix of one rule, ready to answer for the keys below it."""
-
-    __slots__ = ("epoch", "id", "index", "last", "scope", "separator", "start", "whole", "width")
-
-    def __init__(self, blob: Blob, prefix: str, manifest: Manifest) -> None:
-        self.id = blob.id
-        self.scope = manifest.scope
-        self.epoch = manifest.epoch
-        # Where in a key the part begins that the arithmetic reads.
-        self.start = sum(len(part) + 1 for part in (manifest.scope, prefix) if part)
-        # A rule without arithmetic has this one answer; the others keep the one that they gave last, since keys of one
-        # array mostly come one after the other.
-        self.last = Resolution("blob", f"{blob.id}_0", manifest.scope, manifest.epoch)
-        self.whole: re.Pattern[str] | None = None
-        if blob.bucket is not None:
-            self.index = blob.bucket.index
-            self.width = blob.bucket.width
-            self.separator, self.whole = _spelling(blob.bucket)
-
-    def answer(self, key: str) -> Resolution | None:
-        """Answer for a key at or below the prefix; None: the arithmetic does not fit it."""
-        if self.whole is None:
-            return self.last
-        if self.whole.fullmatch(key, self.start) is None:
-            return None
-        parts = key[self.start :].split(self.separator, self.index + 1)
-        if len(parts) <= self.index:
-            return None
-        blob_id = f"{self.id}_{floor_divide(parts[self.index], self.width)}"
-        last = self.last
-        if last.blob_id != blob_id:
-            self.last = last = Resolution("blob", blob_id, self.scope, self.epoch)
-        return last
-
-
-def _spelling(bucket: Bucket) -> tuple[str, re.Pattern[str]]:
-    """Say what separates the parts that a bucket reads, and what all of them together have to look like."""
-    separator = "." if bucket.key_encoding == "v2_flat" else "/"
-    # A leading `c` counts as a part where the rule says to skip at least one; the format gives it to v3 alone.
-    leads = bucket.index > 0 and bucket.key_encoding != "v2_slash"
-    between = re.escape(separator)
-    return separator, re.compile(f"{f'(?:c{between})?' if leads else ''}{_INDEX}(?:{between}{_INDEX})*")
 
 
 class _Node:
     """What one manifest says about one prefix."""
 
-    __slots__ = ("below", "hot", "pinned", "rule")
+    __slots__ = ("below", "hot", "pinned", "rule", "says")
 
     def __init__(self) -> None:
         self.below: dict[str, _Node] = {}
         self.pinned = False
         self.hot = False
-        self.rule: _Rule | None = None
+        self.rule: Rule | None = None
+        self.says = False
 
 
 class _Table:
     """What one manifest says, ready to be asked. It never changes."""
 
-    __slots__ = ("hot", "manifest", "names", "nodes", "pinned", "root", "unmanaged")
+    __slots__ = ("hot", "manifest", "names", "names_end_in_digits", "nodes", "pinned", "root", "unmanaged")
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -133,7 +72,7 @@ class _Table:
         for blob in manifest.blobs:
             for written in blob.prefixes:
                 prefix = written.removesuffix("/")
-                self._node(prefix, named).rule = _Rule(blob, prefix, manifest)
+                self._node(prefix, named).rule = Rule(blob, prefix, manifest)
         for pin in manifest.pinned:
             self._node(pin.prefix.removesuffix("/"), named).pinned = True
         patterns = [read_hot_pattern(pattern) for pattern in manifest.hot_always]
@@ -141,6 +80,8 @@ class _Table:
             if kind == "prefix":
                 self._node(text, named).hot = True
         self.names = frozenset(text for kind, text in patterns if kind == "name") - METADATA_NAMES
+        # The last segment of a chunk's key ends in a digit: only such a name can be one.
+        self.names_end_in_digits = any(name[-1:] in _DIGITS for name in self.names)
         self.nodes = len(named)
 
     def _node(self, prefix: str, named: set[str]) -> _Node:
@@ -148,7 +89,30 @@ class _Table:
         node = self.root
         for segment in prefix.split("/") if prefix else ():
             node = node.below.setdefault(segment, _Node())
+        node.says = True
         return node
+
+    def said(self, segments: list[str], depth: int) -> tuple[bool, bool, Rule | None, int]:
+        """Go along a key from the end of the scope on.
+
+        Returns:
+            Whether a pin covers it, whether a hot prefix does, the rule with the longest prefix that does, and the
+            number of segments up to the end of that prefix.
+        """
+        pinned = hot = False
+        rule, longest = None, 0
+        node = self.root
+        for reached in range(depth, len(segments) + 1):
+            if node.says:
+                pinned = pinned or node.pinned
+                hot = hot or node.hot
+                if node.rule is not None:
+                    rule, longest = node.rule, reached
+            below = node.below.get(segments[reached]) if reached < len(segments) else None
+            if below is None:
+                break
+            node = below
+        return pinned, hot, rule, longest
 
 
 class _Place:
@@ -170,6 +134,9 @@ class Trie:
     def __init__(self) -> None:
         self._root = _Place()
         self._tables: dict[str, _Table] = {}
+        self._tails: Tails = {"/": {}, ".": {}}
+        # Exchanged after every change: what a lookup that began before it remembers is dropped with the old one.
+        self._run = Run(self._tails, _UNMANAGED)
         self._writing = Lock()
 
     def __len__(self) -> int:
@@ -209,6 +176,7 @@ class Trie:
                 table = _Table(replace(manifest, provenance=None))
                 self._tables[manifest.scope] = table
                 self._place(manifest.scope).table = table
+                self._run = Run(self._tails, _UNMANAGED)
             return verdict
 
     def discard(self, scope: str) -> None:
@@ -224,6 +192,7 @@ class Trie:
             for place, above, segment in zip(way[:0:-1], way[-2::-1], reversed(segments), strict=True):
                 if place.table is None and not place.below:
                     del above.below[segment]
+            self._run = Run(self._tails, _UNMANAGED)
 
     def _place(self, scope: str) -> _Place:
         place = self._root
@@ -237,46 +206,100 @@ class Trie:
         Args:
             key: of the object, relative to the bucket. Any string has an answer.
         """
+        run = self._run
+        head, length, tails, low, high, answer, other_low, other_high, other = run.block
+        if key.startswith(head):
+            code = tails.get(key[length:], -1)
+            if low <= code < high:
+                return answer
+            if other_low <= code < other_high:
+                return other
+        return self._follow(key, run)
+
+    def lookup_many(self, keys: Iterable[str]) -> Iterator[Resolution]:
+        """Answer as `lookup` does, for a long stream that has many keys of one array after each other.
+
+        One key is taken and one answer given at a time, so the keys may come from anywhere, and a manifest that is
+        exchanged meanwhile decides about the keys taken from then on.
+        """
+        for key in keys:
+            run = self._run
+            head, length, tails, low, high, answer, other_low, other_high, other = run.block
+            code = tails.get(key[length:], -1) if key.startswith(head) else -1
+            if low <= code < high:
+                yield answer
+            elif other_low <= code < other_high:
+                yield other
+            else:
+                yield self._follow(key, run)
+
+    def _follow(self, key: str, run: Run) -> Resolution:
+        """Answer by a rule that answered such keys before, or else by everything that is held."""
+        stem = key.rstrip(INDEX_CHARACTERS)
+        rule = run.hints.get(stem)
+        if rule is not None and key.startswith(rule.prefix):
+            answer = run.answer(rule, key)
+            if answer is not None:
+                return answer
+        answer, rule = self._decide(key)
+        if rule is not None and rule.separator:
+            if (alone := run.alone.get(rule)) is None:
+                alone = run.alone[rule] = self._is_alone(rule)
+            if alone:
+                run.hints[stem] = rule
+        return answer
+
+    def _decide(self, key: str) -> tuple[Resolution, Rule | None]:
+        """Answer by everything that is held, and name the rule that did."""
         segments = key.split("/")
         last = segments[-1]
-        nobodys = "" in segments or "." in segments or ".." in segments
-        covering = () if nobodys else self._covering(segments)
+        covering = self._covering(segments) if _NOBODYS.isdisjoint(segments) else ()
         if last in METADATA_NAMES:
-            return covering[-1][1].hot if covering else _HOT
+            return (covering[-1][1].hot if covering else _HOT), None
         pinned = hot = rule = None
         longest = 0
         for depth, table in covering:
-            if last in table.names:
+            is_pinned, is_hot, found, reached = table.said(segments, depth)
+            if is_pinned:
+                pinned = table.pinned
+            if is_hot or last in table.names:
                 hot = table.hot
-            node, reached = table.root, depth
-            while True:
-                if node.pinned:
-                    pinned = table.pinned
-                if node.hot:
-                    hot = table.hot
-                if node.rule is not None and reached >= longest:
-                    rule, longest = node.rule, reached
-                if reached == len(segments) or (below := node.below.get(segments[reached])) is None:
-                    break
-                node, reached = below, reached + 1
-        claimed = pinned or hot or (rule and rule.answer(key))
-        return claimed or (covering[-1][1].unmanaged if covering else _UNMANAGED)
+            if found is not None and reached >= longest:
+                rule, longest = found, reached
+        if held := pinned or hot:
+            return held, None
+        if rule is not None and (answer := rule.answer(key)) is not None:
+            return answer, rule
+        return (covering[-1][1].unmanaged if covering else _UNMANAGED), None
 
     def _covering(self, segments: list[str]) -> list[tuple[int, _Table]]:
         """Find the tables of all scopes that cover a key, shortest first, each with its scope's number of segments."""
-        place: _Place | None = self._root
+        place = self._root
         found = []
-        depth = 0
-        while place is not None:
+        for depth in range(len(segments) + 1):
             if (table := place.table) is not None:
                 found.append((depth, table))
-            place = place.below.get(segments[depth]) if depth < len(segments) else None
-            depth += 1
+            below = place.below.get(segments[depth]) if depth < len(segments) else None
+            if below is None:
+                break
+            place = below
         return found
 
-    def lookup_many(self, keys: Iterable[str]) -> Iterator[Resolution]:
-        """Answer as `lookup` does, for a long stream that has many keys of one array after each other."""
-        return map(self.lookup, keys)
+    def _is_alone(self, rule: Rule) -> bool:
+        """Say whether a rule that has just answered decides about every key below its prefix that fits it."""
+        segments = rule.prefix.split("/")[:-1]
+        place: _Place | None = self._root
+        for segment in segments:
+            place = place and place.below.get(segment)
+        if place and place.below:
+            return False
+        for depth, table in self._covering(segments):
+            node: _Node | None = table.root
+            for segment in segments[depth:]:
+                node = node and node.below.get(segment)
+            if (node and node.below) or table.names_end_in_digits:
+                return False
+        return True
 
 
 def _compare(held: Manifest, given: Manifest) -> Verdict:
