@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from blobmap.arrays import ArrayLayout, GroupLayout
-from blobmap.errors import DocumentError, MissingError
+from blobmap.errors import DocumentError, MissingError, UnreadableError
 from blobmap.layout import parse_document, read_v2_array, read_v3, settle_formats
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from blobmap.objects import Body
     from blobmap.storage import Storage
+
+_MAX_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,17 @@ def settle_node(storage: Storage, scope: str, array: ArrayLayout, documents: set
 
 
 def read_body(storage: Storage, key: str) -> Body | None:
-    """Read an object that may not be there."""
+    """Read a document that may not be there.
+
+    Raises:
+        DocumentError: it is too long to be one.
+    """
     try:
-        return storage.get(key)
+        return storage.get(key, limit=_MAX_BYTES)
     except MissingError:
         return None
+    except UnreadableError as error:
+        raise DocumentError(str(error)) from error
 
 
 def read_named(storage: Storage, key: str) -> tuple[bytes, str] | None:

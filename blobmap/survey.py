@@ -7,24 +7,28 @@ Objects are counted page by page (see `tally`) and never kept, so memory grows w
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from blobmap.errors import DocumentError, ListingError, MissingError
 from blobmap.nodes import join, read_node, settle_node
 from blobmap.policy import format_size
+from blobmap.splits import Split, split_listing
 from blobmap.tally import Measured, Tally
 from blobmap.walk import Walk
 from blobmap.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blobmap.arrays import ArrayLayout, GroupLayout
     from blobmap.nodes import Node
+    from blobmap.objects import Entry
     from blobmap.storage import Storage
 
 _THREADS: Final = 8
+_LARGE: Final = 20_000  # objects of a grid from which on its listing is split
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +93,25 @@ def survey_store(storage: Storage, scope: str, *, on_progress: Callable[[Progres
     root = read_node(storage, scope, "")
     if root.layout is None and root.problem is None:
         raise MissingError(f"{storage.name}: there is no zarr store at {scope or 'its root'!r}")
+    storage.pages(scope)  # forgets what an earlier listing could not read; nothing is listed by this
     work = _Surveying(storage, scope, on_progress)
     work.run(root)
-    fenced = [prefix for prefix in storage.unreadable if _touches(prefix, scope)]
-    if fenced:
+    gaps = storage.gaps(scope)
+    if gaps:
         raise ListingError(
-            f"{storage.name}: {scope!r} cannot be listed whole, nothing is decided about it; unreadable: "
-            + ", ".join(repr(prefix) for prefix in sorted(fenced))
+            f"{storage.name}: {scope!r} cannot be listed whole, so nothing is decided about it; unreadable: "
+            + ", ".join(repr(gap) for gap in sorted(gaps))
         )
     return work.result()
+
+
+@dataclass(slots=True)
+class _Count:
+    """The count of one array while its parts are listed."""
+
+    tally: Tally
+    parts: int
+    lock: Lock = field(default_factory=Lock)
 
 
 class _Surveying:
@@ -135,38 +149,62 @@ class _Surveying:
     def _found(self, layout: ArrayLayout, etag: str | None) -> None:
         self._etags[layout.path] = etag
         self._report(arrays=1)
-        self._workers.do(lambda: self._measure(layout, ()), lambda found: self._counted(layout, *found))
+        self._count(layout, (), self._counted)
 
-    def _measure(self, layout: ArrayLayout, apart_from: tuple[str, ...]) -> tuple[Tally, ArrayLayout, str | None]:
-        """List one array flat: the count, the array as all its documents describe it, and what is wrong with them."""
+    def _count(
+        self, layout: ArrayLayout, apart_from: tuple[str, ...], then: Callable[[ArrayLayout, Tally], None]
+    ) -> None:
+        """Have one array listed flat, a large one in several parts at once where the listing is in key order."""
         key = join(self._scope, layout.path)
-        tally = Tally(layout, key + "/" if key else "", apart_from=apart_from)
-        for page in self._storage.pages(key):
-            if self._workers.stopping.is_set():
-                break
-            tally.add(page)
-            self._report(objects=len(page))
-        try:
-            return tally, settle_node(self._storage, self._scope, layout, tally.documents), None
-        except DocumentError as error:
-            return tally, layout, str(error)
+        prefix = key + "/" if key else ""
+        large = self._storage.is_remote and layout.grid_objects > _LARGE
+        parts = split_listing(layout, prefix) if large else (Split(),)
+        count = _Count(Tally(layout, prefix, apart_from=apart_from), len(parts))
 
-    def _counted(self, layout: ArrayLayout, tally: Tally, settled: ArrayLayout, problem: str | None) -> None:
+        def finished(_: None) -> None:
+            count.parts -= 1
+            if count.parts == 0:
+                then(layout, count.tally)
+
+        # Every listing is asked for before any is read: asking for one forgets what the others could not read.
+        for part, pages in [(part, self._storage.pages(key, after=part.after)) for part in parts]:
+            self._workers.do(partial(self._list, count, part, pages), finished)
+
+    def _list(self, count: _Count, part: Split, pages: Iterator[Sequence[Entry]]) -> None:
+        for page in pages:
+            if self._workers.stopping.is_set():
+                return
+            kept = part.within(page)
+            with count.lock:
+                count.tally.add(kept)
+            self._report(objects=len(kept))
+            if len(kept) < len(page):
+                return
+
+    def _counted(self, layout: ArrayLayout, tally: Tally) -> None:
+        """Take in a first count: nodes inside the array are walked, and the array is counted again without them."""
         inside = _topmost(tally.inside)
-        if inside and problem is None:
+        if inside:
             skip = len(self._scope) + 1 if self._scope else 0
             self._walk.enter(node[skip:] for node in inside)
-            apart_from = tuple(node + "/" for node in inside)
-            self._workers.do(
-                lambda: self._measure(layout, apart_from), lambda found: self._keep(layout, found[0], settled, found[2])
-            )
+            self._count(layout, tuple(node + "/" for node in inside), self._settle)
         else:
-            self._keep(layout, tally, settled, problem)
+            self._settle(layout, tally)
 
-    def _keep(self, layout: ArrayLayout, tally: Tally, settled: ArrayLayout, problem: str | None) -> None:
+    def _settle(self, layout: ArrayLayout, tally: Tally) -> None:
+        """Take in a count that stands, once the array's documents of both formats agree."""
+        self._workers.do(partial(self._settled, layout, tally), partial(self._keep, layout, tally))
+
+    def _settled(self, layout: ArrayLayout, tally: Tally) -> ArrayLayout | DocumentError:
+        try:
+            return settle_node(self._storage, self._scope, layout, tally.documents)
+        except DocumentError as error:
+            return error
+
+    def _keep(self, layout: ArrayLayout, tally: Tally, settled: ArrayLayout | DocumentError) -> None:
         self._report(arrays_done=1)
-        if problem is not None:
-            self._walk.fail(layout.path, problem)
+        if isinstance(settled, DocumentError):
+            self._walk.fail(layout.path, str(settled))
         else:
             self._measured[layout.path] = replace(tally.result(), layout=settled)
 
@@ -196,11 +234,6 @@ class _Surveying:
                     f"consolidated metadata of {group.path or 'the store'!r} names {len(gone)} arrays that have no "
                     f"document of their own, the first is {min(gone)!r}"
                 )
-
-
-def _touches(prefix: str, scope: str) -> bool:
-    """Whether one of two keys is the other, or lies below it."""
-    return not prefix or not scope or f"{prefix}/".startswith(f"{scope}/") or f"{scope}/".startswith(f"{prefix}/")
 
 
 def _topmost(nodes: set[str]) -> list[str]:

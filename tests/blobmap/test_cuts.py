@@ -124,8 +124,8 @@ def test_stronger_evidence_of_growth_goes_first() -> None:
             64 * KIB,
             0,
             (
-                "axis 0 (time): grows; 524288 objects of 128.0 KiB (stored 64.0 KiB, compression is not trusted so far) "
-                "make 64.0 GiB"
+                "axis 0 (time): grows; 524288 objects of 128.0 KiB (stored 64.0 KiB, compression is not trusted so "
+                "far) make 64.0 GiB"
             ),
         ),
         (
