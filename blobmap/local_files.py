@@ -14,11 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from blobmap.errors import BlobmapError, MissingError, RefusedError, UnavailableError
+from blobmap.errors import BlobmapError, MissingError, RefusedError, UnavailableError, UsageError
+from blobmap.gaps import printable
 from blobmap.objects import Body, Entry, Level, check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator
+    from collections.abc import Collection, Generator, Iterator
+
+    from blobmap.gaps import Gaps
 
 OWN = ".blobmap"  # directory below a root for what is ours
 LOCK = "lock"
@@ -40,18 +43,14 @@ class LocalFiles:
     Args:
         root: the directory; links in this path itself are resolved once, here.
         exclude: names that are left out with all that is below them.
-        odd: told every name that is no text, printable.
-        unreadable: told the key of everything that could not be listed.
+        gaps: told the key of everything that could not be listed, and every name that is no text.
     """
 
-    def __init__(
-        self, root: str, *, exclude: Collection[str], odd: Callable[[str], None], unreadable: Callable[[str], None]
-    ) -> None:
+    def __init__(self, root: str, *, exclude: Collection[str], gaps: Gaps) -> None:
         self.root = os.path.realpath(root)
         self._below = self.root.rstrip("/") + "/"
         self._exclude = frozenset(exclude)
-        self._odd = odd
-        self._unreadable = unreadable
+        self._gaps = gaps
 
     def pages(self, prefix: str, after: str | None) -> Iterator[list[Entry]]:
         """Every file below `prefix` (greater than `after`), in the order of the file system.
@@ -152,7 +151,7 @@ class LocalFiles:
             if not prefix:
                 raise fault(error, Path(self.root)) from error
             if error.errno not in _ABSENT:
-                self._unreadable(prefix)
+                self._gaps.note_unreadable(prefix)
             return []
         return [_Opened(descriptor, self._read(prefix, descriptor, after))]
 
@@ -175,7 +174,7 @@ class LocalFiles:
                         found = self._stat(key, item)
                     except OSError as error:
                         if error.errno not in _ABSENT:
-                            self._unreadable(key)
+                            self._gaps.note_unreadable(key)
                         continue
                     if found is not None and (after is None or key > after):
                         yield {
@@ -186,7 +185,7 @@ class LocalFiles:
                             "version": None,
                         }
         except OSError:
-            self._unreadable(prefix)
+            self._gaps.note_unreadable(prefix)
         finally:
             os.close(descriptor)
 
@@ -202,7 +201,7 @@ class LocalFiles:
                 found = Path(real).stat()
                 if stat.S_ISREG(found.st_mode):
                     return found
-        self._unreadable(key)
+        self._gaps.note_unreadable(key)
         return None
 
     def _is_text(self, base: str, name: str) -> bool:
@@ -210,8 +209,8 @@ class LocalFiles:
         try:
             name.encode()
         except UnicodeEncodeError:
-            self._odd(printable(base + name))
-            self._unreadable(printable(base + name))
+            self._gaps.note_odd(base + name)
+            self._gaps.note_unreadable(base + name)
             return False
         return True
 
@@ -221,6 +220,34 @@ class _Opened(NamedTuple):
 
     descriptor: int
     found: Generator[Entry | str]
+
+
+def local_directory(given: str, *, create: bool) -> Path:
+    """The directory that a path names, `~` included.
+
+    Args:
+        given: a path.
+        create: make it, and what is above it, where it is missing.
+
+    Raises:
+        UsageError: it is no path of a directory, or missing and not to be made.
+        RefusedError: it cannot be made or reached.
+    """
+    try:
+        path = Path(given).expanduser().absolute()
+    except RuntimeError as error:
+        raise UsageError(f"{given!r} is no path: {error}") from error
+    try:
+        if create and given:
+            path.mkdir(parents=True, exist_ok=True)
+        is_directory = bool(given) and path.is_dir()
+    except (FileExistsError, NotADirectoryError, ValueError):  # the last is a NUL
+        is_directory = False
+    except OSError as error:
+        raise fault(error, path) from error
+    if not is_directory:
+        raise UsageError(f"{given!r} is no directory")
+    return path
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -236,11 +263,6 @@ def fault(error: OSError, path: Path) -> BlobmapError:
     if error.errno in _REFUSED:
         return RefusedError(said)
     return UnavailableError(said)
-
-
-def printable(path: str) -> str:
-    """A path whose bytes that are no UTF-8 are written as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _may_hold_more(directory: str, after: str | None) -> bool:

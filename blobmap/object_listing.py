@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from blobmap.objects import Level
 from blobmap.odd_keys import Fence, OddKeyError
@@ -10,18 +10,11 @@ from blobmap.odd_keys import Fence, OddKeyError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from blobmap.gaps import Gaps
     from blobmap.objects import Entry
     from blobmap.odd_keys import Listing
 
-
-class Notes(Protocol):
-    """Who remembers what could not be listed."""
-
-    def note_unreadable(self, prefix: str) -> None:
-        """Remember a prefix that could not be listed whole."""
-
-    def note_odd(self, key: str) -> None:
-        """Remember a key that cannot be addressed."""
+_LAST_BEFORE_ROOTED = ".\U0010fffd"
 
 
 class ObjectListing:
@@ -29,58 +22,47 @@ class ObjectListing:
 
     Args:
         source: the library's calls.
-        notes: who remembers what could not be listed.
+        gaps: told what could not be listed.
         exclude: segments that are left out with all that is below them.
         raw_keys: the store can hold keys that the library shows under another name (`a/` as `a`, `/a` as `a`).
         from_bucket_root: the store begins at the root of a bucket, so keys that begin with `/` are in it.
     """
 
     def __init__(
-        self, source: Listing, notes: Notes, *, exclude: Collection[str], raw_keys: bool, from_bucket_root: bool
+        self, source: Listing, gaps: Gaps, *, exclude: Collection[str], raw_keys: bool, from_bucket_root: bool
     ) -> None:
         self._source = source
-        self._notes = notes
+        self._gaps = gaps
         self._exclude = frozenset(exclude)
         self._raw_keys = raw_keys
         self._from_bucket_root = from_bucket_root
-        self._fence = Fence(source, notes.note_odd, notes.note_unreadable)
+        self._fence = Fence(source, gaps)
 
     def pages(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
         """Every object below `prefix` that can be listed, greater than `after`; no page is empty."""
-        by_level = not prefix and self._from_bucket_root and self._has_rooted_keys()
-        listed = self._fence.by_level(prefix, after) if by_level else self._fence.pages(prefix, after)
-        for page in listed:
+        rooted = not prefix and self._from_bucket_root and self._has_rooted_keys()
+        for page in self._beside_rooted_keys(after) if rooted else self._fence.pages(prefix, after):
             kept = self._without_markers(self._without_excluded(page), prefix)
             if kept:
                 yield kept
 
     def level(self, prefix: str) -> Level:
-        """What lies directly below `prefix`."""
+        """What lies directly below `prefix`; nothing, where that holds an odd name and cannot be listed raw."""
         try:
             found = self._source.one_level(prefix)
         except OddKeyError as met:
-            self._notes.note_odd(met.key)
-            self._notes.note_unreadable(prefix)
-            return self._level_by_listing(prefix)
+            raw = self._source.raw(prefix, None, by_level=True)
+            if raw is None:
+                self._gaps.note_odd(met.key)
+                self._gaps.note_unreadable(prefix)
+                return Level((), ())
+            found = self._fence.good_level(raw)
         if "" in found.prefixes:
-            self._note_rooted_keys()
+            self._gaps.note_odd("/")
+            self._gaps.note_unreadable("/")
         prefixes = tuple(deeper for deeper in found.prefixes if deeper and not self._is_excluded(deeper))
         objects = self._without_excluded(found.objects)
         return Level(prefixes, tuple(entry for entry in objects if entry["path"] != prefix))
-
-    def _level_by_listing(self, prefix: str) -> Level:
-        """One level out of a flat listing, where the level itself holds an odd name."""
-        base = f"{prefix}/" if prefix else ""
-        children: dict[str, None] = {}
-        objects: list[Entry] = []
-        for page in self.pages(prefix, None):
-            for entry in page:
-                child, slash, _ = entry["path"][len(base) :].partition("/")
-                if slash:
-                    children[base + child] = None
-                else:
-                    objects.append(entry)
-        return Level(tuple(children), tuple(objects))
 
     def _without_excluded(self, page: Sequence[Entry]) -> Sequence[Entry]:
         """The page without excluded segments: one search per segment in the joined keys, exact only on a hit."""
@@ -111,15 +93,27 @@ class ObjectListing:
         return kept
 
     def _has_rooted_keys(self) -> bool:
-        """Whether a key of the bucket begins with `/`: it would be listed under its neighbour's name."""
-        try:
-            rooted = "" in self._source.one_level("").prefixes
-        except OddKeyError:
-            return True  # not known: so what is odd is found level by level
-        if rooted:
-            self._note_rooted_keys()
-        return rooted
+        """Whether a key of the bucket begins with `/`: it would be listed under its neighbour's name.
 
-    def _note_rooted_keys(self) -> None:
-        self._notes.note_odd("/")
-        self._notes.note_unreadable("/")
+        Nothing but such keys lies between those that begin with `.` or less and those that begin with `0` or more, so
+        the first key behind the former must be the first of the latter.
+        """
+        return self._first_behind(_LAST_BEFORE_ROOTED) != (self._source.head("0") or self._first_behind("0"))
+
+    def _first_behind(self, after: str) -> Entry | str | None:
+        """The first object behind a key, or its key where it is odd."""
+        try:
+            for page in self._source.flat("", after):
+                return page[0]
+        except OddKeyError as met:
+            return met.key
+        return None
+
+    def _beside_rooted_keys(self, after: str | None) -> Iterator[Sequence[Entry]]:
+        """All other keys of the bucket; nothing, where it cannot be listed raw."""
+        raw = self._source.raw("", after)
+        if raw is not None:
+            yield from self._fence.good_part(raw)
+        else:
+            self._gaps.note_odd("/")
+            self._gaps.note_unreadable("")

@@ -38,6 +38,19 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
+class RawPage:
+    """A page of a listing with its keys as the server has them, odd ones too.
+
+    Attributes:
+        objects: in key order.
+        prefixes: the deeper prefixes of a level, each with the `/` that ends it.
+    """
+
+    objects: tuple[Entry, ...]
+    prefixes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Body:
     """The content of an object, with the etag that came with just these bytes (None where a store has none)."""
 

@@ -1,9 +1,8 @@
-"""Listing around keys that the client library refuses: an empty segment, `.`, `..`, a control character, a leading `/`.
+"""Listing around keys that the client library refuses: an empty segment, `.`, `..` or a control character in them.
 
-One such key makes the library give up the whole page that holds it, and the message names only the first. So the fence
-is drawn level by level. Where a level can be listed, only the deeper prefix with the odd key is in question. Where a
-level itself holds an odd name, its prefix is named as unreadable and the listing goes on behind the odd name; every
-child of which one key was seen is then listed by itself, so what stays unseen are names beside the odd one only.
+One such key makes the library give up the whole page that holds it, and the message names only the first. Such a page
+is asked for again as the server has it, where that is possible; else the key and the page with it are left out and
+named.
 
 Where the rule comes from: `object_store::path::Path::parse`, as obstore 0.12.1 behaves.
 """
@@ -11,19 +10,21 @@ Where the rule comes from: `object_store::path::Path::parse`, as obstore 0.12.1 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from blobmap.objects import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from blobmap.objects import Entry, Level
+    from blobmap.gaps import Gaps
+    from blobmap.objects import Entry, RawPage
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_ODD_LETTER = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are bytes that are no UTF-8
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))", re.DOTALL)
 _NAMED = re.compile(r'\bpath: "((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
-_WHOLE_PAGE = 1000
-_ONE_BY_ONE = 1  # so that nothing that came before the odd key's page is lost with it
 
 
 class OddKeyError(Exception):
@@ -39,13 +40,16 @@ class OddKeyError(Exception):
 
 
 class Listing(Protocol):
-    """What the fence asks of a store. Each raises `OddKeyError` where it meets an odd key."""
+    """What is asked of a store. `flat` and `one_level` raise `OddKeyError` where they meet an odd key."""
 
-    def flat(self, prefix: str, after: str | None, page: int) -> Iterator[Sequence[Entry]]:
-        """Every object below `prefix`, greater than `after`, in key order, at most `page` at a time."""
+    def flat(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
+        """Every object below `prefix`, greater than `after`, in key order; no page is empty."""
 
     def one_level(self, prefix: str) -> Level:
         """What lies directly below `prefix`."""
+
+    def raw(self, prefix: str, after: str | None, *, by_level: bool = False) -> Iterator[RawPage] | None:
+        """The same with the keys as the server has them, odd ones too; None where that cannot be asked for."""
 
     def head(self, key: str) -> Entry | None:
         """One object, or None where there is none."""
@@ -56,73 +60,99 @@ class Fence:
 
     Args:
         listing: the store.
-        odd: told every odd key that was met.
-        unreadable: told every prefix whose level could not be listed whole.
+        gaps: told every odd key, and the prefix that could not be listed for it: the least that ends with the odd
+            segment or, where the rest of the page could not be read either, the least that holds all that is missing.
     """
 
-    def __init__(self, listing: Listing, odd: Callable[[str], None], unreadable: Callable[[str], None]) -> None:
+    def __init__(self, listing: Listing, gaps: Gaps) -> None:
         self._listing = listing
-        self._odd = odd
-        self._unreadable = unreadable
+        self._gaps = gaps
 
     def pages(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
         """Every object below `prefix` that can be listed, greater than `after`, in key order."""
-        try:
-            for page in self._listing.flat(prefix, after, _WHOLE_PAGE):
-                yield page
-                after = page[-1]["path"]
-        except OddKeyError as met:
-            self._odd(met.key)
-        else:
-            return
-        yield from self.by_level(prefix, after)
-
-    def by_level(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
-        """The same, by way of one level; what is deeper is listed flat, each child by itself."""
-        try:
-            level = self._listing.one_level(prefix)
-        except OddKeyError:
-            self._unreadable(prefix)
-            yield from self._behind(prefix, after)
-            return
-        objects = {entry["path"]: entry for entry in level.objects}
-        # In key order a prefix stands where its first key stands: behind a `/`.
-        for place in sorted([*objects, *(f"{child}/" for child in level.prefixes if child)]):
-            if place in objects:
-                if after is None or place > after:
-                    yield [objects[place]]
-            elif after is None or after.startswith(place) or place > after:
-                inside = after if after is not None and after.startswith(place) else None
-                yield from self.pages(place[:-1], inside)
-
-    def _behind(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
-        """What lies in a level that holds odd names: flat, from behind one odd name to the next."""
-        base = f"{prefix}/" if prefix else ""
         while True:
             try:
-                for page in self._listing.flat(prefix, after, _ONE_BY_ONE):
+                for page in self._listing.flat(prefix, after):
                     yield page
                     after = page[-1]["path"]
             except OddKeyError as met:
                 key = met.key
             else:
                 return
-            if after is not None and key <= after:
-                return  # the server does not heed the offset: the level is named already
-            seen = _child_of(base, after)
-            name, slash, _ = key[len(base) :].partition("/")
-            if seen is not None and seen != name:
-                yield from self.pages(base + seen, after)
-            if slash and not _is_odd(name):
-                inside = after if after is not None and after.startswith(f"{base}{name}/") else None
-                yield from self.pages(base + name, inside)
-                after = f"{base}{name}0"  # the character behind "/"
-            else:
-                self._odd(key)
-                after = base + _behind_name(name, has_more=bool(slash))
+            raw = self._listing.raw(prefix, after)
+            if raw is not None:
+                yield from self.good_part(raw)
+                return
+            behind = odd_part(key).behind
+            self._gaps.note_odd(key)
+            self._gaps.note_unreadable(_common_prefix(prefix, after, key))
+            if after is not None and behind <= after:
+                return  # the server does not heed the offset: what it would give is not known
+            after = behind
             entry = self._listing.head(after)  # a listing begins behind its offset
             if entry is not None:
                 yield [entry]
+
+    def good_part(self, raw: Iterator[RawPage]) -> Iterator[Sequence[Entry]]:
+        """What can be addressed of a raw listing; the rest is noted."""
+        for page in raw:
+            good = [entry for entry in page.objects if self._is_good(entry)]
+            if good:
+                yield good
+
+    def good_level(self, raw: Iterator[RawPage]) -> Level:
+        """What can be addressed of a raw level; the rest is noted."""
+        prefixes: list[str] = []
+        objects: list[Entry] = []
+        for page in raw:
+            for prefix in page.prefixes:
+                if _is_addressable(prefix[:-1]):
+                    prefixes.append(prefix[:-1])
+                else:
+                    self._note(prefix)
+            objects += [entry for entry in page.objects if self._is_good(entry)]
+        return Level(tuple(prefixes), tuple(objects))
+
+    def _is_good(self, entry: Entry) -> bool:
+        key = entry["path"]
+        if _is_addressable(key):
+            return True
+        marks_directory = key.endswith("/") and entry["size"] == 0 and _is_addressable(key[:-1])
+        if key and not marks_directory:
+            self._note(key)
+        return False
+
+    def _note(self, key: str) -> None:
+        self._gaps.note_odd(key)
+        self._gaps.note_unreadable(odd_part(key).prefix)
+
+
+class OddPart(NamedTuple):
+    """Where a key is odd.
+
+    Attributes:
+        prefix: the key up to its first odd segment; it ends in `/` where the key goes on.
+        behind: the least valid key greater than all that begins with `prefix`.
+    """
+
+    prefix: str
+    behind: str
+
+
+def odd_part(key: str) -> OddPart:
+    """Find the first segment of a key that cannot be addressed; the last one where all can."""
+    segments = key.split("/")
+    place = next((place for place, segment in enumerate(segments) if _is_odd(segment)), len(segments) - 1)
+    name = segments[place]
+    base = "".join(f"{segment}/" for segment in segments[:place])
+    goes_on = place + 1 < len(segments)
+    control = _CONTROL.search(name)
+    if control is not None:
+        # Every name that continues so is odd as well.
+        behind = name[: control.start()] + (" " if control.group() < " " else "\x80")
+    else:
+        behind = name + ("0" if goes_on else " ")  # the character behind "/", and the first valid one
+    return OddPart(base + name + ("/" if goes_on else ""), base + behind)
 
 
 def key_in_error(text: str) -> str:
@@ -146,21 +176,21 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
 
 
+def _is_addressable(key: str) -> bool:
+    return not any(_is_odd(segment) for segment in key.split("/"))
+
+
 def _is_odd(segment: str) -> bool:
-    return segment in {"", ".", ".."} or _CONTROL.search(segment) is not None
+    return segment in {"", ".", ".."} or _ODD_LETTER.search(segment) is not None
 
 
-def _child_of(base: str, key: str | None) -> str | None:
-    """The child of `base` that a key lies in; None where the key is no deeper than the level, or elsewhere."""
-    if key is None or not key.startswith(base):
-        return None
-    child, slash, _ = key[len(base) :].partition("/")
-    return child if slash else None
-
-
-def _behind_name(name: str, *, has_more: bool) -> str:
-    """The least valid name behind an odd one and, where it is a prefix, behind all that it holds."""
-    control = _CONTROL.search(name)
-    if control is not None:
-        return name[: control.start()] + (" " if control.group() < " " else "\x80")
-    return name + ("0" if has_more else " ")
+def _common_prefix(prefix: str, after: str | None, key: str) -> str:
+    """The least prefix that holds both the last key that was listed and the odd one, and all between them."""
+    if after is None:
+        return prefix
+    common: list[str] = []
+    for one, other in zip(after.split("/")[:-1], key.split("/")[:-1], strict=False):
+        if one != other:
+            break
+        common.append(one)
+    return "/".join(common)

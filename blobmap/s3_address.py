@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _METADATA_WAIT_S = 2.0
-# What the client library takes credentials from by itself, besides a key pair.
+_ON = frozenset({"1", "true", "yes", "on"})
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+# What the client library takes credentials from by itself, besides a key pair: all of a row must be set.
 _OTHER_CREDENTIALS = (
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"),
+    ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
+    ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
 )
-
 
 DEFAULT_EXCLUDE = (".sgwtmp", ".versitygw", ".snapshot")  # what gateways and file systems keep beside the objects
 
@@ -108,13 +109,53 @@ def s3_address(url: str, options: StorageOptions, environment: Mapping[str, str]
     prefix = prefix.strip("/")
     if not bucket or any(segment in {"", ".", ".."} for segment in prefix.split("/") if prefix):
         raise UsageError(f"{url!r} is no S3 URL: give s3://bucket or s3://bucket/prefix, without empty segments")
-    given = options.endpoint or _first(environment, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    given = options.endpoint or _first(environment, *_ENDPOINTS)
     allow_http = options.allow_http or _is_on(environment, "AWS_ALLOW_HTTP")
     virtual_hosted = options.virtual_hosted or _is_on(environment, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST")
     anonymous = options.anonymous or _is_on(environment, "AWS_SKIP_SIGNATURE")
     endpoint = _endpoint(given, bucket, allow_http=allow_http, virtual_hosted=virtual_hosted) if given else None
     address = S3Address(bucket, prefix, endpoint, options.region, anonymous, virtual_hosted, allow_http)
     return address if anonymous else replace(address, credentials=_credentials(options, environment, address))
+
+
+def bucket_url(config: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Where requests for a bucket go, from a store's configuration and, for what that leaves out, the environment.
+
+    Args:
+        config: of an obstore S3Store, as it gives it back (`endpoint_url_s3` without the `aws_` that it is given with).
+        environment: the variables that it was made under.
+    """
+    bucket = config["bucket"]
+    given = config.get("endpoint_url_s3") or config.get("endpoint") or _first(environment, *_ENDPOINTS)
+    if not given:
+        return f"https://s3.{region_of(config, environment)}.amazonaws.com/{bucket}"
+    endpoint = given.rstrip("/")
+    name = "virtual_hosted_style_request"
+    return endpoint if _is_set(config, environment, name) else f"{endpoint}/{bucket}"
+
+
+def region_of(config: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """What requests are signed for; arguments as of `bucket_url`."""
+    return config.get("region") or _first(environment, "AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1"
+
+
+def is_anonymous(config: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Whether requests are not signed; arguments as of `bucket_url`."""
+    return _is_set(config, environment, "skip_signature")
+
+
+def known_credentials(config: Mapping[str, str], environment: Mapping[str, str]) -> Credentials | None:
+    """The key pair, where it is one that we can see; arguments as of `bucket_url`."""
+    if config.get("access_key_id"):
+        return Credentials(config["access_key_id"], config.get("secret_access_key", ""), config.get("session_token"))
+    access_key_id, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    if access_key_id and secret:
+        return Credentials(access_key_id, secret, _first(environment, "AWS_SESSION_TOKEN", "AWS_TOKEN"))
+    return None
+
+
+def _is_set(config: Mapping[str, str], environment: Mapping[str, str], name: str) -> bool:
+    return str(config.get(name, environment.get(f"AWS_{name.upper()}", ""))).lower() in _ON
 
 
 def _endpoint(given: str, bucket: str, *, allow_http: bool, virtual_hosted: bool) -> str:
@@ -162,7 +203,7 @@ def _credentials(options: StorageOptions, environment: Mapping[str, str], addres
         if not all(pair):
             raise UsageError(f"{address.name}: set both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither")
         return None
-    if _first(environment, *_OTHER_CREDENTIALS):
+    if any(all(environment.get(name) for name in names) for names in _OTHER_CREDENTIALS):
         return None
     found = _shared_credentials(environment)
     if found:
@@ -213,4 +254,4 @@ def _first(environment: Mapping[str, str], *names: str) -> str | None:
 
 
 def _is_on(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "").lower() in {"1", "true", "yes", "on"}
+    return environment.get(name, "").lower() in _ON

@@ -8,24 +8,34 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, S3Store
 
 from blobmap.errors import BlobmapError, ConflictError, MissingError, RefusedError, UsageError
-from blobmap.local_files import LocalFiles, fault
+from blobmap.gaps import Gaps
+from blobmap.local_files import LocalFiles, local_directory
 from blobmap.local_writes import LocalWrites
 from blobmap.object_listing import ObjectListing
-from blobmap.objects import Body, Entry, Level, check_size
+from blobmap.objects import Body, Entry, Level, RawPage, check_size
 from blobmap.odd_keys import OddKeyError, key_in_error, valid_offset
-from blobmap.s3_address import DEFAULT_EXCLUDE, S3Address, StorageOptions, s3_address
+from blobmap.raw_listing import RawListing
+from blobmap.s3_address import (
+    DEFAULT_EXCLUDE,
+    S3Address,
+    StorageOptions,
+    bucket_url,
+    is_anonymous,
+    known_credentials,
+    region_of,
+    s3_address,
+)
 from blobmap.store_faults import translate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from obstore.store import ObjectStore, S3Config
 
@@ -34,13 +44,16 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_EXCLUDE", "Body", "Entry", "Level", "Storage", "StorageOptions", "as_storage", "open_storage"]
 
 _RETRIES = 5
+_PAGE = 1000  # objects a page, as S3 answers
+_RAW_TIMEOUT_S = 15.0
 _STALE_TRIES = 3  # a server that refuses an etag which is still right is asked this often, then told apart
 
 
 class Storage:
     """One store: a bucket or a part of it, a directory, or a store in memory.
 
-    Keys are relative to the root of the store, with `/` between segments.
+    Keys are relative to the root of the store, with `/` between segments. A listing goes on around what it cannot read,
+    and remembers that: ask for `gaps` afterwards.
 
     Args:
         store: an obstore store.
@@ -50,9 +63,6 @@ class Storage:
 
     Attributes:
         name: what messages call it.
-        unreadable: the prefixes that could not be listed so far, each the smallest that is known. A listing goes on
-            around them, and is not the whole of what it says as long as one of them touches it, see `gaps`.
-        odd_keys: the keys met so far that exist and cannot be addressed.
         is_remote: whether a server decides about conditional writes, and not this process or its kernel.
     """
 
@@ -64,19 +74,16 @@ class Storage:
         exclude: Collection[str] = DEFAULT_EXCLUDE,
         timeout_s: float = 60.0,
     ) -> None:
-        self.unreadable: list[str] = []
-        self.odd_keys: list[str] = []
+        self._gaps = Gaps()
         self.name = name or _name_of(store)
         self.is_remote = not isinstance(store, LocalStore | MemoryStore)
         exclude = tuple(segment for segment in exclude if segment)
         if isinstance(store, LocalStore):
-            files = LocalFiles(
-                str(store.prefix or "/"), exclude=exclude, odd=self.note_odd, unreadable=self.note_unreadable
-            )
+            files = LocalFiles(str(store.prefix or "/"), exclude=exclude, gaps=self._gaps)
             self._reads: LocalFiles | _Objects = files
             self._writes: LocalWrites | _Objects = LocalWrites(files, wait_s=timeout_s)
         else:
-            self._reads = self._writes = _Objects(store, self, exclude)
+            self._reads = self._writes = _Objects(store, self.name, exclude, self._gaps)
 
     def pages(self, prefix: str = "", *, after: str | None = None) -> Iterator[Sequence[Entry]]:
         """Every object below `prefix`, by whole segments, in pages; in key order within S3, in any order elsewhere.
@@ -89,7 +96,7 @@ class Storage:
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
-        self._forget(prefix)
+        self._gaps.forget(prefix)
         return self._reads.pages(prefix, after)
 
     def level(self, prefix: str = "") -> Level:
@@ -136,38 +143,34 @@ class Storage:
         """Remove an object; one that is not there is no error."""
         self._writes.delete(_addressable(key, self.name))
 
+    @property
+    def unreadable(self) -> list[str]:
+        """The prefixes that could not be listed so far, each the smallest that is known."""
+        return self._gaps.unreadable
+
+    @property
+    def odd_keys(self) -> list[str]:
+        """The keys met so far that exist and cannot be addressed."""
+        return self._gaps.odd_keys
+
     def gaps(self, prefix: str = "") -> tuple[str, ...]:
         """The unreadable prefixes that lie above, at or below `prefix`: with any, it was not listed whole."""
-        return tuple(gap for gap in self.unreadable if _touch(gap, prefix))
-
-    def note_unreadable(self, prefix: str) -> None:
-        """Remember a prefix that could not be listed."""
-        if prefix not in self.unreadable:
-            self.unreadable.append(prefix)
-
-    def _forget(self, prefix: str) -> None:
-        """Drop what earlier listings said at or below a prefix that is listed anew."""
-        for noted in (self.unreadable, self.odd_keys):
-            noted[:] = [key for key in noted if prefix and key != prefix and not key.startswith(prefix + "/")]
-
-    def note_odd(self, key: str) -> None:
-        """Remember a key that cannot be addressed."""
-        if key not in self.odd_keys:
-            self.odd_keys.append(key)
+        return self._gaps.touching(prefix)
 
 
 class _Objects:
     """The obstore side: every call, with its errors translated."""
 
-    def __init__(self, store: ObjectStore, owner: Storage, exclude: tuple[str, ...]) -> None:
+    def __init__(self, store: ObjectStore, name: str, exclude: tuple[str, ...], gaps: Gaps) -> None:
         self._store = store
-        self._owner = owner
+        self._name = name
         self._root = str(getattr(store, "prefix", None) or "")
         is_s3 = isinstance(store, S3Store)
         self._listing = ObjectListing(
-            self, owner, exclude=exclude, raw_keys=is_s3, from_bucket_root=is_s3 and not self._root
+            self, gaps, exclude=exclude, raw_keys=is_s3, from_bucket_root=is_s3 and not self._root
         )
         self._is_known_to_answer = not is_s3
+        self._raw = _raw_listing(store, name, os.environ) if isinstance(store, S3Store) else None
 
     def pages(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
         empty = True
@@ -188,10 +191,10 @@ class _Objects:
     def get(self, key: str, limit: int | None) -> Body:
         with self._translated(key, "read"):
             result = self._store.get(key)
-            check_size(result.meta["size"], limit, f"{self._owner.name}: {key!r}")
+            check_size(result.meta["size"], limit, f"{self._name}: {key!r}")
             data = bytes(result.bytes())
         if "text/html" in str(result.attributes.get("Content-Type", "")) and data.lstrip()[:1] == b"<":
-            raise RefusedError(f"{self._owner.name}: {key!r} is a web page: is the endpoint an S3 server?")
+            raise RefusedError(f"{self._name}: {key!r} is a web page: is the endpoint an S3 server?")
         return Body(data, result.meta["e_tag"])
 
     def create(self, key: str, data: bytes) -> str | None:
@@ -207,7 +210,7 @@ class _Objects:
                 if not self._still_has(key, etag):
                     raise
         raise RefusedError(
-            f"{self._owner.name}: {key!r} still has the etag {etag}, and yet the server rejects a matching ETag, "
+            f"{self._name}: {key!r} still has the etag {etag}, and yet the server rejects a matching ETag, "
             f"{_STALE_TRIES} times: nothing was written, as it cannot be told from somebody else's change"
         )
 
@@ -228,13 +231,16 @@ class _Objects:
 
     # What the listing is made of.
 
-    def flat(self, prefix: str, after: str | None, page: int) -> Iterator[Sequence[Entry]]:
+    def flat(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
         offset = valid_offset(after) if after is not None else None
         with self._odd_told():
-            for found in self._store.list(prefix or None, offset=offset, chunk_size=page):
+            for found in self._store.list(prefix or None, offset=offset, chunk_size=_PAGE):
                 beyond = found if offset == after else [entry for entry in found if entry["path"] > str(after)]
                 if beyond:
                     yield beyond
+
+    def raw(self, prefix: str, after: str | None, *, by_level: bool = False) -> Iterator[RawPage] | None:
+        return None if self._raw is None else self._raw.pages(prefix, after, by_level=by_level)
 
     def one_level(self, prefix: str) -> Level:
         with self._odd_told():
@@ -260,8 +266,7 @@ class _Objects:
         try:
             yield
         except (BaseError, FileNotFoundError, NotImplementedError, ValueError) as error:
-            name = self._owner.name
-            raise translate(error, f"{name}: {key!r}" if key else name, doing) from error
+            raise translate(error, f"{self._name}: {key!r}" if key else self._name, doing) from error
 
     @contextmanager
     def _odd_told(self) -> Iterator[None]:
@@ -302,20 +307,7 @@ def as_storage(store: ObjectStore | Storage) -> Storage:
 
 
 def _open_directory(given: str, options: StorageOptions, *, create: bool) -> Storage:
-    try:
-        path = Path(given).expanduser().absolute()
-    except RuntimeError as error:
-        raise UsageError(f"{given!r} is no path: {error}") from error
-    try:
-        if create and given:
-            path.mkdir(parents=True, exist_ok=True)
-        is_directory = bool(given) and path.is_dir()
-    except (FileExistsError, NotADirectoryError, ValueError):  # the last is a NUL
-        is_directory = False
-    except OSError as error:
-        raise fault(error, path) from error
-    if not is_directory:
-        raise UsageError(f"{given!r} is no directory")
+    path = local_directory(given, create=create)
     return Storage(LocalStore(path), name=str(path), exclude=options.exclude, timeout_s=options.timeout_s)
 
 
@@ -355,6 +347,29 @@ def _open_s3(address: S3Address, options: StorageOptions) -> Storage:
     return Storage(store, name=address.name, exclude=options.exclude)
 
 
+def _raw_listing(store: S3Store, name: str, environment: Mapping[str, str]) -> RawListing | None:
+    """The same bucket for listings by hand; None where only the library has the credentials (a role of the machine)."""
+    config = cast("Mapping[str, str]", store.config)
+    anonymous = is_anonymous(config, environment)
+    credentials = None if anonymous else known_credentials(config, environment)
+    if store.credential_provider is not None or (credentials is None and not anonymous):
+        return None
+    return RawListing(
+        name,
+        bucket_url(config, environment),
+        region_of(config, environment),
+        credentials,
+        str(store.prefix or ""),
+        _raw_timeout_s(store),
+    )
+
+
+def _raw_timeout_s(store: S3Store) -> float:
+    """A part of the time that one request of the store may take, as it may be tried more than once."""
+    timeout = (store.client_options or {}).get("timeout")
+    return timeout.total_seconds() / 2 if isinstance(timeout, timedelta) else _RAW_TIMEOUT_S
+
+
 def _name_of(store: ObjectStore) -> str:
     if isinstance(store, MemoryStore):
         return "memory"
@@ -369,9 +384,3 @@ def _addressable(key: str, name: str) -> str:
     if not key or key.startswith("/") or key.endswith("/"):
         raise MissingError(f"{name}: {key!r} is no key of an object: it is empty, or starts or ends with '/'")
     return key
-
-
-def _touch(gap: str, prefix: str) -> bool:
-    """Whether two prefixes are the same, or one lies above the other, by whole segments."""
-    above, below = sorted((gap, prefix), key=len)
-    return not above or above == below or below.startswith(above + "/")

@@ -203,32 +203,6 @@ def test_what_is_handed_in_becomes_a_storage(tmp_path: Path) -> None:
     assert Storage(LocalStore(), name="root").level("").prefixes
 
 
-@pytest.mark.parametrize(
-    ("gap", "touched", "clear"),
-    [
-        ("", ["", "a", "a/b"], []),
-        ("a/b", ["", "a", "a/b", "a/b/c"], ["b", "a/bc", "a/b-c"]),
-        ("/", [""], ["a", "a/b"]),
-        ("a//", ["", "a"], ["a/b", "b"]),
-    ],
-)
-def test_a_gap_touches_what_lies_above_at_and_below_it(gap: str, touched: list[str], clear: list[str]) -> None:
-    storage = Storage(MemoryStore())
-    storage.note_unreadable(gap)
-    assert [prefix for prefix in touched + clear if storage.gaps(prefix)] == touched
-
-
-def test_a_new_listing_forgets_what_an_earlier_one_said_of_the_same_place() -> None:
-    storage = Storage(MemoryStore())
-    for gap in ["a", "a/b", "ab"]:
-        storage.note_unreadable(gap)
-        storage.note_odd(gap)
-    list(storage.pages("a"))
-    assert (storage.unreadable, storage.odd_keys) == (["ab"], ["ab"])
-    list(storage.pages())
-    assert (storage.unreadable, storage.odd_keys) == ([], [])
-
-
 # From a URL or path to a store.
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote_plus, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,11 @@ Mood = Literal[
     "conditions-raced",
     "etag-unquoted",
     "full-page-truncated",
+    "never-encoded",
 ]
 _PAGE = 1000
+# What the credentials service of a container answers.
+_CREDENTIALS = b'{"AccessKeyId": "a", "SecretAccessKey": "b", "Token": "c", "Expiration": "2100-01-01T00:00:00Z"}'
 
 
 class Seen(NamedTuple):
@@ -120,6 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         s3.seen.append(Seen(self.command, self.path, self.headers["Host"], "Authorization" in self.headers))
+        if self.path == "/credentials":
+            self._answer(200, _CREDENTIALS, {"Content-Type": "application/json"})
+            return
         if s3.mood == "silent":
             s3.released.wait(60)
             self.close_connection = True
@@ -210,6 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         after = query.get("continuation-token") or query.get("start-after") or ""
         limit = int(query.get("max-keys", _PAGE))
+        spell = quote_plus if query.get("encoding-type") == "url" and self.s3.mood != "never-encoded" else str
         rows: list[str] = []
         last, more, count = "", False, 0
         seen_prefix: str | None = None
@@ -226,15 +233,16 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             if common is not None:
                 seen_prefix = common
-                rows.append(f"<CommonPrefixes><Prefix>{_xml(common)}</Prefix></CommonPrefixes>")
+                rows.append(f"<CommonPrefixes><Prefix>{_xml(spell(common))}</Prefix></CommonPrefixes>")
             else:
-                rows.append(_contents(key, data))
+                rows.append(_contents(spell(key), data))
             count, last = count + 1, common or key
         more = more or (self.s3.mood == "full-page-truncated" and count == limit)
         token = f"<NextContinuationToken>{_xml(last)}</NextContinuationToken>" if more else ""
+        encoding = "<EncodingType>url</EncodingType>" if spell is quote_plus else ""
         answer = (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>'
-            f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{''.join(rows)}</ListBucketResult>"
+            f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{encoding}{''.join(rows)}</ListBucketResult>"
         )
         self._answer(200, answer.encode(), {"Content-Type": "application/xml"})
 
