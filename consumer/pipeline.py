@@ -149,6 +149,7 @@ class Pipeline:
 
     def _count(self, outcome: Outcome) -> None:
         counts = self._status.counts
+        counts["events"] += 1
         if isinstance(outcome, Emit):
             counts["emitted"] += 1
             if outcome.event.corrected:

@@ -163,7 +163,7 @@ async def test_a_claimed_object_is_told_to_every_mover_of_its_bucket(daemon: Dae
         "event_time": "2026-11-30T19:15:03Z",
         "source": "event",
     }
-    assert daemon.status.counts == {"emitted": 1}
+    assert daemon.status.counts == {"events": 1, "emitted": 1}
 
 
 async def test_a_removal_is_told_as_a_hint_and_flags_nothing(daemon: Daemon) -> None:
@@ -176,7 +176,7 @@ async def test_a_removal_is_told_as_a_hint_and_flags_nothing(daemon: Daemon) -> 
 async def test_n05_a_test_event_between_two_events_is_acknowledged(daemon: Daemon) -> None:
     await daemon.handle(created("b", "s.zarr/t/c/0"), TEST_EVENT, created("b", "s.zarr/t/c/1"))
     assert {record["key"] for record in await daemon.records("objects.one")} == {"s.zarr/t/c/0", "s.zarr/t/c/1"}
-    assert daemon.status.counts == {"emitted": 2, "ignored test-event": 1}
+    assert daemon.status.counts == {"events": 3, "emitted": 2, "ignored test-event": 1}
 
 
 async def test_n07_one_message_with_seven_records(daemon: Daemon) -> None:
@@ -190,7 +190,7 @@ async def test_n07_one_message_with_seven_records(daemon: Daemon) -> None:
         "s.zarr/t/c/10",
         "s.zarr/t/c/11",
     ]
-    assert daemon.status.counts == {"emitted": 5, "ignored metadata": 1, "unclaimed": 1, "flags": 1}
+    assert daemon.status.counts == {"events": 7, "emitted": 5, "ignored metadata": 1, "unclaimed": 1, "flags": 1}
 
 
 async def test_n10_repeats_have_the_same_id_and_an_overwrite_another(daemon: Daemon) -> None:
@@ -218,7 +218,8 @@ async def test_nothing_is_told_of_what_is_ignored(daemon: Daemon) -> None:
         created("b", ""),
     )
     assert [await daemon.read(queue) for queue in ("objects.one", "flags", "dead")] == [[], [], []]
-    assert sum(daemon.status.counts.values()) == 6
+    assert daemon.status.counts["events"] == 6
+    assert daemon.status.counts["emitted"] == 0
 
 
 async def test_a_corrected_key_is_counted(daemon: Daemon) -> None:

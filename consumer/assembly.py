@@ -1,0 +1,85 @@
+"""What of the configuration each part needs, in the words of that part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blobmap.storage import StorageOptions
+from consumer.pipeline import Plan
+from consumer.route import Rules
+from consumer.topology import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from consumer.settings import Bucket, Settings
+
+# A manifest root that does not answer must not hold up a stop for longer than this.
+_STORE_TIMEOUT_S = 15.0
+
+
+def names(settings: Settings) -> Names:
+    """Names at the broker."""
+    return Names(
+        exchange=settings.source.exchange,
+        events=settings.source.queue,
+        objects=settings.topology.objects,
+        flags=settings.topology.flags,
+        dead=settings.topology.dead,
+    )
+
+
+def movers(settings: Settings) -> tuple[str, ...]:
+    """Names of the movers."""
+    return tuple(mover.name for mover in settings.mover)
+
+
+def plan(settings: Settings) -> Plan:
+    """What the pipeline needs."""
+    return Plan(
+        dialect=settings.source.dialect,
+        rules=Rules(own_principals=settings.principals.ignore, manifest_roots=_roots_in_buckets(settings)),
+        queues={bucket.name: _queues(settings, bucket.name) for bucket in settings.bucket},
+        dead=settings.topology.dead,
+        batch_objects=settings.sink.batch_objects,
+        batch_s=settings.sink.batch_ms / 1000,
+    )
+
+
+def manifest_roots(settings: Settings) -> Mapping[str, tuple[str, StorageOptions]]:
+    """For each bucket where its manifests lie, and how that is reached."""
+    return {bucket.name: (bucket.manifests, _storage_options(settings, bucket)) for bucket in settings.bucket}
+
+
+def _queues(settings: Settings, bucket: str) -> tuple[str, ...]:
+    topology = names(settings)
+    if not settings.mover:
+        return (topology.mover_queue(None),)
+    return tuple(topology.mover_queue(mover.name) for mover in settings.mover if bucket in mover.buckets)
+
+
+def _roots_in_buckets(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Where, seen from the gateway, our manifests lie: writes there are not news."""
+    roots: dict[str, tuple[str, ...]] = {}
+    for bucket in settings.bucket:
+        scheme, separator, place = bucket.manifests.partition("://")
+        if separator and scheme == "s3":
+            name, _, prefix = place.partition("/")
+            roots[name] = (*roots.get(name, ()), prefix.strip("/"))
+    return roots
+
+
+def _storage_options(settings: Settings, bucket: Bucket) -> StorageOptions:
+    own = {} if bucket.s3 is None else bucket.s3.model_dump(exclude_unset=True)
+    s3 = settings.s3.model_copy(update=own)
+    secret = s3.secret_access_key
+    return StorageOptions(
+        endpoint=s3.endpoint,
+        region=s3.region,
+        access_key_id=s3.access_key_id,
+        secret_access_key=None if secret is None else secret.get_secret_value(),
+        anonymous=s3.anonymous,
+        allow_http=s3.allow_http,
+        virtual_hosted=s3.virtual_hosted,
+        timeout_s=_STORE_TIMEOUT_S,
+    )

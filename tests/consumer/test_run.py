@@ -1,0 +1,234 @@
+"""`blobmap-consumer run` as it is shipped: a process beside a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from blobmap import ManifestStore
+from blobmap.storage import StorageOptions, open_storage
+from consumer.address import parse_address
+from consumer.broker import connect
+from consumer.declare import declare
+from consumer.topology import Names, topology
+from tests.support.amqp import Bench, bench
+from tests.support.consumer_process import ConsumerProcess, consumer
+from tests.support.manifests import manifest
+from tests.support.notifications import created
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from tests.services.rabbitmq import RabbitMQ
+
+pytestmark = pytest.mark.services
+
+
+@dataclass
+class Site:
+    """A configuration, its manifests and its broker."""
+
+    directory: Path
+    url: str
+    amqp: str = ""
+    source: str = ""
+    more: str = ""
+
+    def write_manifest(self, scope: str) -> None:
+        store = ManifestStore(open_storage(str(self.directory / "manifests"), StorageOptions(), create=True))
+        store.write(manifest(scope), etag=None)
+
+    def run(self) -> AbstractAsyncContextManager[ConsumerProcess]:
+        (self.directory / "manifests").mkdir(exist_ok=True)
+        config = self.directory / "consumer.toml"
+        config.write_text(
+            f'[amqp]\nurl = "{self.url}"\n{self.amqp}\n[source]\ndialect = "versitygw"\n{self.source}\n'
+            f'[[bucket]]\nname = "b"\nmanifests = "{self.directory / "manifests"}"\n{self.more}'
+        )
+        return consumer(self.directory / "process", "run", "--config", str(config))
+
+    async def publish(self, *bodies: bytes) -> None:
+        async with connect(parse_address(self.url)) as connection:
+            await declare(connection, topology(Names()))
+        async with bench(self.url) as at:
+            await asyncio.gather(*(at.publish([body], exchange="s3.events") for body in bodies))
+
+
+@pytest.fixture
+def site(tmp_path: Path, amqp_url: str) -> Site:
+    built = Site(tmp_path, amqp_url)
+    built.write_manifest("s.zarr")
+    return built
+
+
+async def records(at: Bench, queue: str = "blobmap.objects") -> list[dict[str, Any]]:
+    return [record for got in await at.drain(queue) for record in json.loads(got.body)["records"]]
+
+
+async def collected(at: Bench, count: int, queue: str = "blobmap.objects") -> list[dict[str, Any]]:
+    """Takes records out of a queue until there are so many."""
+    found: list[dict[str, Any]] = []
+
+    async def enough() -> bool:
+        found.extend(await records(at, queue))
+        return len(found) >= count
+
+    await eventually(enough, what=f"{count} records in {queue}")
+    return found
+
+
+async def test_events_become_records_and_one_flag(site: Site) -> None:
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        await site.publish(
+            *(created("b", f"s.zarr/t/c/{number}/0") for number in range(20)),
+            created("b", "s.zarr/zarr.json"),
+            created("b", "s.zarr/lat/c/0"),
+            *(created("b", f"new.zarr/t/c/{number}/0") for number in range(5)),
+        )
+        told = await collected(at, 20)
+        assert {(record["key"], record["blob_id"]) for record in told} == {
+            (f"s.zarr/t/c/{number}/0", f"b_t_{number // 10}") for number in range(20)
+        }
+        assert await process.stop() == 0
+        assert await records(at) == []
+        (flag,) = await at.drain("blobmap.flags")
+        assert json.loads(flag.body)["prefix"] == "new.zarr"
+        assert await at.ready("blobmap.events") == 0
+    assert process.out == ""
+
+
+async def test_each_mover_gets_the_records_of_its_buckets(site: Site) -> None:
+    site.more = "".join(f'[[mover]]\nname = "{name}"\nbuckets = ["b"]\n' for name in ("tape-a", "tape-b"))
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        await site.publish(created("b", "s.zarr/t/c/0"))
+        shares = [await collected(at, 1, f"blobmap.objects.{name}") for name in ("tape-a", "tape-b")]
+        assert shares[0] == shares[1]
+        assert await process.stop() == 0
+
+
+async def test_records_can_go_to_standard_output(site: Site) -> None:
+    site.more = '[sink]\nkind = "ndjson"\n'
+    await site.publish(created("b", "s.zarr/t/c/0"))
+    async with site.run() as process, bench(site.url) as at:
+
+        async def written() -> str:
+            return process.out
+
+        assert json.loads(await eventually(written, what="a record"))["key"] == "s.zarr/t/c/0"
+        assert await process.stop() == 0
+        assert await at.ready("blobmap.events") == 0
+
+
+async def test_an_unreadable_message_is_set_aside_and_the_next_one_handled(site: Site) -> None:
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        await at.publish([b"\xff no JSON", created("b", "s.zarr/t/c/0")], exchange="s3.events", routing_key="rk")
+        await collected(at, 1)
+        (letter,) = await at.drain("blobmap.dead")
+        assert letter.body == b"\xff no JSON"
+        assert str(letter.headers["reason"]).startswith("not JSON: ")
+        assert (letter.headers["exchange"], letter.headers["routing_key"]) == ("s3.events", "rk")
+        assert await process.stop() == 0
+
+
+async def test_r16_a_stop_in_the_middle_loses_nothing(site: Site) -> None:
+    """Distinct ids that came out, and messages that are still queued, are the messages that went in."""
+    site.source = "prefetch = 4"
+    site.more = "[sink]\nbatch_objects = 1\n"
+    await site.publish(*(created("b", f"s.zarr/t/c/{number}/0") for number in range(1000)))
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+
+        async def begun() -> int:
+            return await at.ready("blobmap.objects")
+
+        await eventually(begun, what="the first record")
+        process.send(signal.SIGTERM)
+        process.send(signal.SIGTERM)
+        assert await process.end() == 0
+        told = await records(at)
+
+        async def given_back() -> bool:
+            return len(told) + await at.ready("blobmap.events") == 1000
+
+        await eventually(given_back, what="told and queued are 1000")
+    assert 0 < len(told) < 1000, "the stop did not come in the middle"
+    assert len({record["id"] for record in told}) == len(told)
+    assert "Traceback" not in process.err
+
+
+async def test_while_it_waits_for_a_broker_it_can_be_stopped(site: Site) -> None:
+    site.url = "amqp://ops:secret-word@127.0.0.1:1/"
+    async with site.run() as process:
+        waiting = await process.until_logged("waiting")
+        assert "secret-word" not in str(waiting)
+        assert await process.stop() == 0
+
+
+async def test_the_wait_for_a_broker_has_an_end(site: Site) -> None:
+    site.url, site.amqp = "amqp://ops:secret-word@127.0.0.1:1/", "give_up_s = 1"
+    async with site.run() as process:
+        assert await process.end() == 3
+    (line,) = [line for line in process.err.splitlines() if not line.startswith("{")]
+    assert line.startswith("blobmap-consumer: cannot reach the broker, tried for 1 s: ops@127.0.0.1:1, vhost '/': ")
+    assert "secret-word" not in process.err
+
+
+async def test_the_wait_for_manifests_has_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    site.more = (
+        '[[bucket]]\nname = "far"\nmanifests = "s3://m/far"\n'
+        '[s3]\nendpoint = "http://127.0.0.1:1"\nregion = "us-east-1"\nallow_http = true\n[manifests]\ngive_up_s = 1\n'
+    )
+    async with site.run() as process:
+        assert await process.end() == 3
+    (line,) = [line for line in process.err.splitlines() if not line.startswith("{")]
+    assert line.startswith("blobmap-consumer: cannot read the manifests of bucket 'far' at s3://m/far, tried for 1 s: ")
+
+
+async def test_manifests_are_read_again_on_sighup(site: Site) -> None:
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        site.write_manifest("late.zarr")
+        process.send(signal.SIGHUP)
+        await process.until_logged("manifests", count=2)
+        await site.publish(created("b", "late.zarr/t/c/0"))
+        (record,) = await collected(at, 1)
+        assert record["scope"] == "late.zarr"
+        assert await process.stop() == 0
+
+
+async def test_manifests_that_cannot_be_read_again_leave_the_old_ones(site: Site) -> None:
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        (site.directory / "manifests").rename(site.directory / "away")
+        process.send(signal.SIGHUP)
+        await process.until_logged("manifests not reloaded")
+        await site.publish(created("b", "s.zarr/t/c/0"))
+        assert len(await collected(at, 1)) == 1
+        assert await process.stop() == 0
+
+
+async def test_r01_after_a_restart_of_the_broker_it_consumes_again(tmp_path: Path, private_rabbitmq: RabbitMQ) -> None:
+    site = Site(tmp_path, private_rabbitmq.url)
+    site.write_manifest("s.zarr")
+    async with site.run() as process:
+        await process.until_logged("consuming")
+        await asyncio.to_thread(private_rabbitmq.restart)
+        await process.until_logged("consuming", count=2)
+        async with bench(site.url) as at:
+            await site.publish(*(created("b", f"s.zarr/t/c/{number}") for number in range(100)))
+            told = await collected(at, 100)
+        assert len({record["id"] for record in told}) == 100
+        assert await process.stop() == 0
+    assert "Traceback" not in process.err

@@ -1,0 +1,155 @@
+"""`blobmap-consumer run` without a broker, as it is shipped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from blobmap import ManifestStore
+from blobmap.storage import StorageOptions, open_storage
+from consumer.embedded import EmbeddedQueue
+from tests.support.consumer_process import ConsumerProcess, consumer
+from tests.support.manifests import manifest
+from tests.support.notifications import TEST_EVENT, created
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+
+@dataclass
+class Site:
+    """A configuration with its manifests; a test adds keys to its sections."""
+
+    directory: Path
+    manifests: str
+    sink: str
+    top: str = ""
+    http: str = ""
+    s3: str = ""
+
+    @property
+    def out(self) -> Path:
+        return self.directory / "out.ndjson"
+
+    def run(self) -> AbstractAsyncContextManager[ConsumerProcess]:
+        config = self.directory / "consumer.toml"
+        queue = self.directory / "queue.sqlite"
+        config.write_text(
+            f'{self.top}\n[embedded]\npath = "{queue}"\n[source]\ndialect = "versitygw"\n[s3]\n{self.s3}\n'
+            f'[http]\nport = 0\n{self.http}\n[sink]\npath = "{self.sink}"\n'
+            f'[[bucket]]\nname = "b"\nmanifests = "{self.manifests}"\n'
+        )
+        return consumer(self.directory / "process", "run", "--config", str(config))
+
+    def keys(self) -> list[str]:
+        return (
+            [json.loads(line)["key"] for line in self.out.read_text().split("\n") if line] if self.out.exists() else []
+        )
+
+    async def told(self, count: int) -> list[str]:
+        async def enough() -> list[str]:
+            return self.keys() if len(self.keys()) >= count else []
+
+        return await eventually(enough, what=f"{count} records in the file")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    store = ManifestStore(open_storage(str(tmp_path / "manifests"), StorageOptions(), create=True))
+    store.write(manifest("s.zarr"), etag=None)
+    return Site(tmp_path, manifests=str(tmp_path / "manifests"), sink=str(tmp_path / "out.ndjson"))
+
+
+async def url_of(process: ConsumerProcess) -> str:
+    return f"http://127.0.0.1:{(await process.until_logged('listening'))['port']}"
+
+
+async def post(url: str, *bodies: bytes, token: str = "") -> set[int]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(url, headers=headers) as gateway:
+
+        async def one(body: bytes) -> int:
+            async with gateway.post("/events", data=body) as answer:
+                return answer.status
+
+        return set(await asyncio.gather(*map(one, bodies)))
+
+
+async def test_events_become_lines_and_one_flag(site: Site) -> None:
+    async with site.run() as process:
+        url = await url_of(process)
+        bodies = [created("b", f"s.zarr/t/c/{number}") for number in range(50)]
+        assert await post(url, TEST_EVENT, *bodies, *(created("b", f"n.zarr/t/{n}") for n in range(9))) == {200}
+        assert set(await site.told(50)) == {f"s.zarr/t/c/{number}" for number in range(50)}
+        assert await process.stop() == 0
+    queue = await EmbeddedQueue.open(site.directory / "queue.sqlite", prefetch=1)
+    (flag,) = await queue.messages("blobmap.flags")
+    await queue.close()
+    assert json.loads(flag.body)["prefix"] == "n.zarr"
+
+
+async def test_what_was_answered_survives_a_kill(site: Site) -> None:
+    """The first process can tell nobody, as it has no manifests yet, and is killed."""
+    manifests, site.manifests = site.manifests, "s3://unreachable"
+    site.s3 = 'endpoint = "http://127.0.0.1:1"\nregion = "x"\nallow_http = true\nanonymous = true'
+    async with site.run() as process:
+        url = await url_of(process)
+        assert await post(url, *(created("b", f"s.zarr/t/c/{number}") for number in range(50))) == {200}
+        async with aiohttp.ClientSession(url) as client, client.get("/readyz") as answer:
+            assert (answer.status, (await answer.json())["ready"]) == (503, False)
+        process.send(signal.SIGKILL)
+        await process.end()
+    assert site.keys() == []
+    site.manifests = manifests
+    async with site.run() as process:
+        assert set(await site.told(50)) == {f"s.zarr/t/c/{number}" for number in range(50)}
+        assert await process.stop() == 0
+
+
+async def test_a_token_is_asked_for(site: Site) -> None:
+    word = "some-word"
+    site.http = f'token = "{word}"'
+    async with site.run() as process:
+        url = await url_of(process)
+        assert await post(url, created("b", "s.zarr/t/c/0")) == {401}
+        assert await post(url, created("b", "s.zarr/t/c/1"), token=word) == {200}
+        assert await site.told(1) == ["s.zarr/t/c/1"]
+        assert await process.stop() == 0
+    assert word not in process.err
+
+
+async def test_a_sink_that_takes_nothing_does_not_hold_up_the_end(site: Site) -> None:
+    out, site.sink = site.sink, "/dev/full"
+    site.top = "grace_s = 1"
+    async with site.run() as process:
+        url = await url_of(process)
+        assert await post(url, created("b", "s.zarr/t/c/0")) == {200}
+        trouble = await process.until_logged("output")
+        assert (trouble["queue"], trouble["reason"]) == ("blobmap.objects", "/dev/full: No space left on device")
+        async with aiohttp.ClientSession(url) as client, client.get("/readyz") as answer:
+            assert (await answer.json())["reasons"] == ["blobmap.objects: /dev/full: No space left on device"]
+        assert await process.stop() == 0
+        assert process.logged("stopped before everything was confirmed")
+    site.sink = out
+    async with site.run() as process:
+        assert await site.told(1) == ["s.zarr/t/c/0"]
+        assert await process.stop() == 0
+
+
+async def test_a_file_that_another_process_has_is_exit_3(site: Site) -> None:
+    async with site.run() as first:
+        await first.until_logged("listening")
+        async with consumer(
+            site.directory / "other", "run", "--config", str(site.directory / "consumer.toml")
+        ) as second:
+            assert await second.end() == 3
+        assert "blobmap-consumer: embedded.path" in second.err
+        assert await first.stop() == 0
