@@ -126,12 +126,14 @@ def scan_stores(
     for manifest in manifests.load_all():
         trie.add(manifest)
         epochs[manifest.scope] = manifest.epoch
+    prefix = prefix.strip("/")
+    storage.pages(prefix)  # forgets what an earlier listing could not read; nothing is listed by this
     work = _Scanning(storage, on_progress)
-    work.run(prefix.strip("/"))
+    work.run(prefix)
     stores = tuple(work.found(trie, epochs))
     problems = [problem for store in stores for problem in store.problems]
-    problems += [f"{storage.name}: {fenced!r} could not be listed" for fenced in storage.unreadable]
-    return Scan(stores, tuple(work.foreign(prefix.strip("/"))), (*problems, *manifests.problems))
+    problems += [f"{storage.name}: {fenced!r} could not be listed" for fenced in storage.gaps(prefix)]
+    return Scan(stores, tuple(work.foreign(prefix)), (*problems, *manifests.problems))
 
 
 class _Scanning:
