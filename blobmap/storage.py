@@ -90,13 +90,15 @@ class Storage:
 
         Args:
             prefix: key of a prefix without a trailing slash; "" is the whole store.
-            after: only keys greater than this one.
+            after: only keys greater than this one. Without it, what earlier listings said of gaps at or below `prefix`
+                is forgotten.
 
         Raises:
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
-        self._gaps.forget(prefix)
+        if after is None:
+            self._gaps.forget(prefix)
         return self._reads.pages(prefix, after)
 
     def level(self, prefix: str = "") -> Level:

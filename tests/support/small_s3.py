@@ -24,6 +24,7 @@ Mood = Literal[
     "well",
     "silent",
     "html",
+    "json",
     "conditions-501",
     "conditions-ignored",
     "conditions-raced",
@@ -134,6 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(
                 200, b"<html><body>Welcome to the portal</body></html>", {"Content-Type": "text/html", "ETag": '"x"'}
             )
+            return
+        if s3.mood == "json":
+            self._answer(200, b"{}", {"Content-Type": "application/json"})
             return
         if s3.status is not None and s3.fail_times != 0:
             if s3.fail_times is not None:
