@@ -60,10 +60,10 @@ def test_a_url_without_a_bucket_or_with_an_odd_prefix_is_refused(url: str) -> No
         ("https://b.s3.example.net", True, "https://b.s3.example.net"),
     ],
 )
-def test_an_endpoint_is_a_host_with_the_bucket_in_it_where_that_is_asked(
+def test_o11_o16_an_endpoint_is_a_host_with_the_bucket_in_it_where_that_is_asked(
     endpoint: str, virtual_hosted: bool, host: str
 ) -> None:
-    """O11, O16: trailing slash and odd port work, and the bucket is in the request one way or the other."""
+    """Trailing slash and odd port work, and the bucket is in the request one way or the other."""
     options = StorageOptions(endpoint=endpoint, virtual_hosted=virtual_hosted)
     address = s3_address("s3://b/p", options, KEYS)
     assert (address.endpoint, address.name) == (host, f"s3://b/p at {host}")
@@ -84,7 +84,7 @@ def test_an_endpoint_is_a_host_with_the_bucket_in_it_where_that_is_asked(
         ("http://host:9000", r"'http://host:9000' is plain http.*--allow-http"),
     ],
 )
-def test_an_endpoint_that_cannot_work_is_refused_with_the_reason(endpoint: str, said: str) -> None:
+def test_o16_an_endpoint_that_cannot_work_is_refused_with_the_reason(endpoint: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         s3_address("s3://b", StorageOptions(endpoint=endpoint), KEYS)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.backends import Backend
 
-# Names that a file system, a URL or a glob could take for something else (O02), each a neighbour of another.
+# Names that a file system, a URL or a glob could take for something else, each a neighbour of another.
 ODD_BUT_GOOD = [
     "a b.zarr/x/0.0",
     "a%20b.zarr/x/0.0",
@@ -151,13 +151,13 @@ def test_a_level_has_prefixes_and_objects(backend: Backend) -> None:
     assert level.objects[0]["size"] == 1
 
 
-def test_names_are_listed_as_they_are_and_read_by_the_listed_name(backend: Backend) -> None:
+def test_o02_names_are_listed_as_they_are_and_read_by_the_listed_name(backend: Backend) -> None:
     names = {name: name.encode() for name in ODD_BUT_GOOD}
     storage = backend.open()
     for name, data in names.items():
         storage.put(name, data)
-    assert sorted(listed(storage)) == sorted(names), "O02"
-    assert {name: storage.get(name).data for name in listed(storage)} == names, "O02"
+    assert sorted(listed(storage)) == sorted(names)
+    assert {name: storage.get(name).data for name in listed(storage)} == names
     for name in ODD_BUT_GOOD:
         parent = name.rpartition("/")[0]
         assert [entry["path"] for entry in storage.level(parent).objects] == [name]

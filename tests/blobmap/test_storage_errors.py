@@ -106,8 +106,8 @@ def test_somebody_else_was_faster(small_s3: SmallS3, status: tuple[int, str]) ->
 
 
 @pytest.mark.parametrize("act", ["create", "update"])
-def test_a_server_without_conditional_writes_is_named_as_that(small_s3: SmallS3, act: str) -> None:
-    """O06 (b): 501 to a conditional write; nothing is written in another way."""
+def test_o06_a_server_without_conditional_writes_is_named_as_that(small_s3: SmallS3, act: str) -> None:
+    """501 to a conditional write; nothing is written in another way."""
     small_s3.mood = "conditions-501"
     error = error_of(WRITES[act], opened(small_s3, timeout_s=0.2))
     assert type(error) is RefusedError
@@ -116,8 +116,8 @@ def test_a_server_without_conditional_writes_is_named_as_that(small_s3: SmallS3,
 
 
 @pytest.mark.parametrize("act", READS)
-def test_a_web_page_is_no_empty_store(small_s3: SmallS3, act: str) -> None:
-    """O11: a portal that answers everything with a page must not look like a store with nothing in it."""
+def test_o11_a_web_page_is_no_empty_store(small_s3: SmallS3, act: str) -> None:
+    """A portal that answers everything with a page must not look like a store with nothing in it."""
     small_s3.mood = "html"
     error = error_of(READS[act], opened(small_s3))
     assert type(error) is RefusedError
@@ -140,8 +140,8 @@ def test_an_empty_store_is_asked_once_whether_it_is_one(small_s3: SmallS3) -> No
 
 
 @pytest.mark.parametrize("act", ALL)
-def test_silence_ends_within_the_time_that_was_given(small_s3: SmallS3, act: str) -> None:
-    """O13: a server that takes the connection and never answers. It would hang up after a minute, with another error."""
+def test_o13_silence_ends_within_the_time_that_was_given(small_s3: SmallS3, act: str) -> None:
+    """A server that takes the connection and never answers. It would hang up after a minute, with another error."""
     small_s3.mood = "silent"
     error = error_of(ALL[act], opened(small_s3, timeout_s=0.4))
     assert type(error) is UnavailableError
@@ -164,8 +164,8 @@ def test_a_passing_fault_is_tried_again(small_s3: SmallS3) -> None:
         ("http://no-such-host.invalid", "the name of the host cannot be resolved"),
     ],
 )
-def test_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch, endpoint: str, said: str) -> None:
-    """O13: closed port, unknown name; with the endpoint and the bucket, and not as if nothing was found."""
+def test_o13_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch, endpoint: str, said: str) -> None:
+    """Closed port, unknown name; with the endpoint and the bucket, and not as if nothing was found."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     options = StorageOptions(
@@ -205,8 +205,8 @@ def test_plain_http_is_only_used_where_it_is_allowed(small_s3: SmallS3) -> None:
     assert small_s3.seen == []
 
 
-def test_a_matching_etag_that_is_rejected_is_told_apart_from_a_conflict(small_s3: SmallS3) -> None:
-    """O05: a server that sends an ETag with quotes and takes it only without."""
+def test_o05_a_matching_etag_that_is_rejected_is_told_apart_from_a_conflict(small_s3: SmallS3) -> None:
+    """A server that sends an ETag with quotes and takes it only without."""
     storage = opened(small_s3)
     etag = storage.create("a/b", b"one")
     small_s3.mood = "etag-unquoted"
@@ -223,8 +223,8 @@ def test_a_conflict_that_cannot_be_looked_at_stays_a_conflict(small_s3: SmallS3)
 
 
 @pytest.mark.parametrize("suffix", ["/", ""])
-def test_a_trailing_slash_and_an_odd_port_work(small_s3: SmallS3, suffix: str) -> None:
-    """O16: nothing is put together wrongly."""
+def test_o16_a_trailing_slash_and_an_odd_port_work(small_s3: SmallS3, suffix: str) -> None:
+    """Nothing is put together wrongly."""
     small_s3.objects = {"p/a/b": b"1"}
     options = replace(small_options(small_s3), endpoint=small_s3.endpoint + suffix)
     assert open_storage("s3://bkt/p/", options).get("a/b").data == b"1"
@@ -249,8 +249,8 @@ def test_an_anonymous_request_is_not_signed_and_asks_for_no_credentials(
     assert [(seen.path, seen.signed) for seen in small_s3.seen] == [("/bkt/p/a/b", False)]
 
 
-def test_a_full_last_page_that_promises_more_is_no_error(small_s3: SmallS3) -> None:
-    """O07: an exactly full page with a token, and then an empty one."""
+def test_o07_a_full_last_page_that_promises_more_is_no_error(small_s3: SmallS3) -> None:
+    """An exactly full page with a token, and then an empty one."""
     small_s3.mood = "full-page-truncated"
     for count in (0, 1000, 2000):
         small_s3.objects = {f"p/t/{n}": b"1" for n in range(count)} | {"p/u": b"1"}
@@ -260,8 +260,8 @@ def test_a_full_last_page_that_promises_more_is_no_error(small_s3: SmallS3) -> N
 MARKERS = ["p/", "p/st.zarr/", "p/st.zarr/t/", "p/st.zarr/t/c/", "p/st.zarr/u/c/", "p/empty/"]
 
 
-def test_directory_markers_are_no_objects(small_s3: SmallS3) -> None:
-    """O09: zero-byte keys that end in a slash, with and without keys below them."""
+def test_o09_directory_markers_are_no_objects(small_s3: SmallS3) -> None:
+    """Zero-byte keys that end in a slash, with and without keys below them."""
     small_s3.objects = dict.fromkeys(MARKERS, b"") | {"p/st.zarr/t/c/0": b"1", "p/st.zarr/t/c/1": b"", "p/zero": b""}
     storage = opened(small_s3)
     found = [entry["path"] for page in storage.pages() for entry in page]
