@@ -1,10 +1,7 @@
-"""`python -m consumer` is `blobmap-consumer`."""
-
-from __future__ import annotations
+"""`python -m consumer` does what the console script `blobmap-consumer` does."""
 
 import sys
 
 from consumer.cli import main
 
-if __name__ == "__main__":
-    sys.exit(main())
+sys.exit(main())

@@ -3,9 +3,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+from pydantic import SecretStr
 
 from blobmap.errors import RefusedError, UnavailableError, UsageError
 from consumer.address import parse_address
@@ -13,6 +16,7 @@ from consumer.broker import connect, open_session
 from consumer.declare import declare
 from consumer.ports import LostError
 from consumer.records import Message
+from consumer.settings import Amqp
 from consumer.topology import Names, topology
 from tests.support.amqp import Got, bench
 from tests.support.port_contracts import SOON_S, SinkContract, SourceContract, take
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
     from consumer.broker import Session
     from consumer.ports import Sink, Source
+    from tests.services.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.services
 
@@ -147,14 +152,43 @@ async def test_a_wrong_password_is_refused_at_once(amqp_url: str) -> None:
     assert "wrong-secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("vhost", ["/prod/zarr", "a%2Fb c+ü"])
+@pytest.mark.parametrize("as_url", [True, False])
+async def test_r13_any_user_password_and_vhost(rabbitmq: RabbitMQ, vhost: str, as_url: bool) -> None:
+    user, password = "ops@site", "p#a/s:s%w@rd?+ "
+    await asyncio.to_thread(_add_user, rabbitmq, user, password, vhost)
+    if as_url:
+        encoded = [quote(part, safe="") for part in (user, password, vhost)]
+        amqp = Amqp(url=SecretStr(f"amqp://{encoded[0]}:{encoded[1]}@127.0.0.1:{rabbitmq.port}/{encoded[2]}"))
+    else:
+        amqp = Amqp(port=rabbitmq.port, user=user, password=SecretStr(password), vhost=vhost)
+    async with connect(amqp.address()) as connection:
+        await declare(connection, TOPOLOGY)
+    queues = await asyncio.to_thread(rabbitmq.ctl, "list_queues", "--vhost", vhost, "name")
+    assert QUEUE in queues.split()
+
+
+def _add_user(broker: RabbitMQ, user: str, password: str, vhost: str) -> None:
+    broker.add_vhosts([vhost])
+    if user not in broker.ctl("list_users"):
+        broker.ctl("add_user", user, password)
+    broker.ctl("set_permissions", "--vhost", vhost, user, ".*", ".*", ".*")
+
+
+async def test_a_certificate_file_that_is_not_there() -> None:
+    address = replace(parse_address("amqps://h"), tls_ca=Path("absent.pem"))
+    with pytest.raises(UsageError, match=r"amqp\.tls_ca absent\.pem: .*No such file"):
+        async with connect(address):
+            pass
+
+
 async def test_a_vhost_that_is_not_there_may_still_come(amqp_url: str) -> None:
     with pytest.raises(UnavailableError, match="vhost '/absent' cannot be opened"):
         async with connect(replace(parse_address(amqp_url), vhost="/absent")):
             pass
 
 
-async def test_a_broker_that_is_not_there(amqp_url: str, tmp_path: object) -> None:
-    del tmp_path
+async def test_a_broker_that_is_not_there(amqp_url: str) -> None:
     with pytest.raises(UnavailableError, match="Connect call failed"):
         async with connect(replace(parse_address(amqp_url), port=1)):
             pass
