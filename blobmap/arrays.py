@@ -68,6 +68,11 @@ class ArrayLayout:
     references: tuple[Reference, ...] = ()
 
     @property
+    def label(self) -> str:
+        """What messages call it."""
+        return repr(self.path) if self.path else "the store itself"
+
+    @property
     def grid_objects(self) -> int:
         """Objects of the whole grid, stored or not: 1 without axes, 0 where an axis has no element."""
         return math.prod(self.grid)
@@ -90,3 +95,8 @@ class GroupLayout:
     references: tuple[Reference, ...] = ()
     time_axes: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return repr(self.path) if self.path else "the store itself"

@@ -103,7 +103,7 @@ def choose_cut(array: Measured, evidence: Sequence[Mapping[int, str]], object_by
     warnings = [*_over(layout, axis, blob_bytes, policy), *_uneven(array, axis)]
     if axis != first and first in growing:
         warnings.append(
-            f"{layout.path!r} is cut along {_axis(layout, axis)}, so its blobs grow along {_axis(layout, first)}"
+            f"{layout.label} is cut along {_axis(layout, axis)}, so its blobs grow along {_axis(layout, first)}"
         )
     made = _made(array, width, slab_objects(grid, axis), object_bytes, blob_bytes)
     return Cut(axis, width, object_bytes, blob_bytes, f"{_axis(layout, axis)}: {why}; {made}", tuple(warnings))
@@ -124,7 +124,9 @@ def _axis(layout: ArrayLayout, axis: int) -> str:
 def _why(layout: ArrayLayout, growing: Mapping[int, str], axis: int) -> str:
     if axis in growing:
         return "grows" if growing[axis] == "its name" else f"grows ({growing[axis]})"
-    return f"has the most objects ({layout.grid[axis]})" if len(layout.grid) > 1 else "the only one"
+    if len(layout.grid) == 1:
+        return "the only one"
+    return f"has the most objects ({layout.grid[axis]})" if layout.grid[axis] > 1 else "no axis has several objects"
 
 
 def _why_not(layout: ArrayLayout, growing: Mapping[int, str], first: int, slab_bytes: Fraction, policy: Policy) -> str:
@@ -153,7 +155,7 @@ def _over(layout: ArrayLayout, axis: int, blob_bytes: int, policy: Policy) -> Se
     times = blob_bytes / policy.t_max_bytes
     return [
         (
-            f"{layout.path!r}: one index of {_axis(layout, axis)} is a blob of {format_size(blob_bytes)}, "
+            f"{layout.label}: one index of {_axis(layout, axis)} is a blob of {format_size(blob_bytes)}, "
             f"{times:.1f} times {format_size(policy.t_max_bytes)}, and no other axis does better"
         )
     ]
@@ -165,7 +167,7 @@ def _uneven(array: Measured, axis: int) -> Sequence[str]:
         return ()
     return [
         (
-            f"{array.layout.path!r}: one index of {_axis(array.layout, axis)} holds {format_size(head)} at its start "
+            f"{array.layout.label}: one index of {_axis(array.layout, axis)} holds {format_size(head)} at its start "
             f"and {format_size(tail)} at its end, blobs differ as much"
         )
     ]

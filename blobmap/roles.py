@@ -68,7 +68,7 @@ class _Axes:
         names = array.dimensions or (None,) * len(array.shape)
         if array.dimensions or len(array.shape) > 1:
             for axis, (name, length) in enumerate(zip(names, array.shape, strict=True)):
-                self._found.setdefault((name, length), f"axis {axis} of {array.path!r}")
+                self._found.setdefault((name, length), f"axis {axis} of {array.label}")
         if (array.time or _is_time(array.name)) and len(array.shape) == 1:
             self._times[array.shape[0]].append(array)
 
@@ -80,7 +80,7 @@ class _Axes:
         """Evidence that an axis of this length, which has no name, is time."""
         for array in self._times[length]:
             if array is not apart_from:
-                return f"as long as {array.path!r}" + (f", which has {array.time}" if array.time else "")
+                return f"as long as {array.label}" + (f", which has {array.time}" if array.time else "")
         return None
 
 
@@ -139,7 +139,7 @@ def _named_by_others(
     for node, inside in nodes:
         for reference in node.references:
             target = _find(reference.name, inside, by_path)
-            said = f"{reference.attribute!r} of {node.path or 'the store'!r}"
+            said = f"{reference.attribute!r} of {node.label}"
             if target is None:
                 missing.setdefault(reference.name, f"{said} names {reference.name!r}, which is no array here")
             elif by_path[target] is not node:
@@ -181,8 +181,8 @@ def _join(group: str, name: str) -> str:
 
 
 def _unnamed(arrays: Iterable[ArrayLayout]) -> Iterator[str]:
-    paths = [array.path for array in arrays if array.shape and (array.dimensions is None or None in array.dimensions)]
-    if paths:
-        shown = ", ".join(repr(path) for path in paths[:3])
-        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    labels = [array.label for array in arrays if array.shape and (array.dimensions is None or None in array.dimensions)]
+    if labels:
+        shown = ", ".join(labels[:3])
+        more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
         yield f"dimension names unknown in {shown}{more}: coordinates cannot be told apart there"

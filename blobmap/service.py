@@ -91,7 +91,9 @@ def partition_store(
     scope = _checked(scope)
     survey = survey_store(as_storage(data), scope, on_progress=on_progress)
     others = [manifests.read(other).manifest for other in manifests.scopes() if is_neighbour(scope, other)]
-    for attempt in range(1, _ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         held = _read(manifests, scope)
         epoch = read_state(manifests.storage, scope).highest_epoch
         plan = _plan(survey, held, epoch, others, policy=policy, force=force)
@@ -108,7 +110,6 @@ def partition_store(
                 raise
         else:
             return outcome
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _checked(scope: str) -> str:

@@ -89,7 +89,9 @@ def change_state(storage: Storage, scope: str, change: Callable[[ScopeState], Sc
         ManifestError: what is there is not such a document; it is left as it is.
         ConflictError: others changed it at every attempt; nothing was written.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         before, etag = _read(storage, scope)
         after = change(before)
         if after == before:
@@ -104,7 +106,6 @@ def change_state(storage: Storage, scope: str, change: Callable[[ScopeState], Sc
                 raise
         else:
             return after
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _read(storage: Storage, scope: str) -> tuple[ScopeState, str | None]:

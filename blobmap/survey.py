@@ -231,7 +231,7 @@ class _Surveying:
             ]
             if gone:
                 yield (
-                    f"consolidated metadata of {group.path or 'the store'!r} names {len(gone)} arrays that have no "
+                    f"consolidated metadata of {group.label} names {len(gone)} arrays that have no "
                     f"document of their own, the first is {min(gone)!r}"
                 )
 

@@ -169,7 +169,7 @@ class Tally:
         """No object is spelled as declared: at least two axes and one other spelling decide, else nothing does."""
         layout = self._layout
         zero = (0,) * len(layout.shape)
-        declared_like = f"{layout.path!r} declares objects like {declared.encode(zero)!r}"
+        declared_like = f"{layout.label} declares objects like {declared.encode(zero)!r}"
         if len(layout.shape) > 1 and len(self._others) == 1:
             ((found, count),) = self._others.items()
             said = f"{declared_like} and has {count.objects} like {count.first!r}: the objects decide"
@@ -199,7 +199,7 @@ class Tally:
             size = format_size(sum(count.stored_bytes for count in counts))
             first = min(count.first for count in counts if count.first is not None)
             yield (
-                f"{objects} objects ({size}) below {self._layout.path!r} are none of its chunks and stay unmanaged, "
+                f"{objects} objects ({size}) below {self._layout.label} are none of its chunks and stay unmanaged, "
                 f"the first is {first!r}"
             )
 

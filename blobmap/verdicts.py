@@ -20,6 +20,7 @@ from blobmap.provenance import Planned
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blobmap.arrays import ArrayLayout
     from blobmap.decisions import Before, Claim, Verdict
     from blobmap.policy import Policy
     from blobmap.provenance import Provenance
@@ -91,48 +92,46 @@ class Judge:
         )
 
     def _verdict(self, array: Measured, standing: Standing, own: Claim | None) -> tuple[Verdict, str, BlobRange | None]:
-        path = array.layout.path
-        other = self._before.others.get(path)
+        label = array.layout.label
+        other = self._before.others.get(array.layout.path)
         if standing.role in ("dimension coordinate", "scalar"):
             if own is not None and own.rule is not None:
-                self.warnings.append(f"rule {own.rule.id!r} claims {path!r}, which is always hot: {standing.why}")
-            return self._hot(path, f"{standing.why}: always hot")
+                self.warnings.append(f"rule {own.rule.id!r} claims {label}, which is always hot: {standing.why}")
+            return self._hot(array.layout, f"{standing.why}: always hot")
         if own is not None and own.rule is not None:
             return self._kept(array, own, own.rule)
         if other is not None:
             return self._elsewhere(array, other)
         if (reason := self._small(array, standing)) is not None:
-            return self._hot(path, reason)
+            return self._hot(array.layout, reason)
         return self._cut(array, standing)
 
     def _small(self, array: Measured, standing: Standing) -> str | None:
         """Why an array without a rule is hot, None if it is to be cut."""
-        path, size = array.layout.path, format_size(array.stored_bytes)
+        label, size = array.layout.label, format_size(array.stored_bytes)
         if standing.role == "possible coordinate":
-            self.warnings.append(f"{path!r} could be a coordinate and is kept hot: {standing.why}")
+            self.warnings.append(f"{label} could be a coordinate and is kept hot: {standing.why}")
             return f"could be a coordinate, kept hot: {standing.why}"
         if standing.role == "auxiliary coordinate":
             limit = format_size(self._policy.t_aux_bytes)
             if array.stored_bytes <= self._policy.t_aux_bytes:
                 return f"auxiliary coordinate, {standing.why}: hot up to {limit} without a rule"
-            self.warnings.append(f"{path!r} is an auxiliary coordinate of {size}, more than {limit}: archivable")
+            self.warnings.append(f"{label} is an auxiliary coordinate of {size}, more than {limit}: archivable")
         if array.stored_bytes < self._policy.t_hot_bytes:
             if array.obstacle is not None:
-                self.warnings.append(
-                    f"{path!r} is hot while small, and no rule can be written for it: {array.obstacle}"
-                )
+                self.warnings.append(f"{label} is hot while small, and no rule can be written for it: {array.obstacle}")
             limit = format_size(self._policy.t_hot_bytes)
             return f"{size} stored, less than {limit}, and no rule yet: hot"
         if array.obstacle is None and planned_object_bytes(array, self._policy) is None:
             return "nothing stored and no fixed size of its elements: hot until there is something to measure"
         return None
 
-    def _hot(self, path: str, reason: str) -> tuple[Verdict, str, None]:
-        pattern = hot_pattern(path)
-        below = self._inside.get(path)
+    def _hot(self, layout: ArrayLayout, reason: str) -> tuple[Verdict, str, None]:
+        pattern = hot_pattern(layout.path)
+        below = self._inside.get(layout.path)
         if pattern is None or below is not None:
             why = "no hot pattern can spell its name" if pattern is None else f"its hot pattern would cover {below!r}"
-            self.warnings.append(f"{path!r} is left without a rule: {why}")
+            self.warnings.append(f"{layout.label} is left without a rule: {why}")
             return "unclaimed", f"{reason}; {why}, so it is left out", None
         self.hot.append(pattern)
         return "hot", reason, None
@@ -146,7 +145,7 @@ class Judge:
         promised = self._promised(array)
         if blobs.width > 1 and blobs.blob_bytes > promised:
             self.warnings.append(
-                f"{array.layout.path!r}: a blob of {rule.id!r} holds {format_size(blobs.blob_bytes)} now, "
+                f"{array.layout.label}: a blob of {rule.id!r} holds {format_size(blobs.blob_bytes)} now, "
                 f"more than the {format_size(promised)} that its cut promised; only force cuts it anew"
             )
         return "kept", reason, blobs
@@ -166,11 +165,11 @@ class Judge:
         return "elsewhere", f"claimed by {said}", _range(array, claim.rule, claim.axis)
 
     def _cut(self, array: Measured, standing: Standing) -> tuple[Verdict, str, BlobRange | None]:
-        path = array.layout.path
+        path, label = array.layout.path, array.layout.label
         object_bytes = planned_object_bytes(array, self._policy)
         if array.obstacle is not None or array.encoding is None or object_bytes is None:
             why = array.obstacle or "nothing is known about its objects"
-            self.warnings.append(f"{path!r} gets no rule: {why}")
+            self.warnings.append(f"{label} gets no rule: {why}")
             return "unclaimed", f"no rule can be written: {why}", None
         suffix, key_encoding, offset = array.encoding.rule()
         prefix = "/".join(part for part in (path, suffix) if part)
@@ -178,7 +177,7 @@ class Judge:
         if prefix in self._prefixes or name is None:
             holder = self._prefixes.get(prefix, array_id(path))
             why = f"rule {holder!r} has its place and does not fit its objects; only force can replace it"
-            self.warnings.append(f"{path!r} gets no rule: {why}")
+            self.warnings.append(f"{label} gets no rule: {why}")
             return "unclaimed", f"no rule can be added: {why}", None
         cut = choose_cut(array, (standing.time_axes, self._grown(array)), object_bytes, self._policy)
         self.warnings += cut.warnings

@@ -74,7 +74,7 @@ def test_a_name_that_nothing_has_is_said_once() -> None:
     )
     root = GroupLayout("", 2, (Reference("coordinates", "gone"),))
     assert warnings(RawArray("tas", (4, 4), (4, 4), ["y", "x"]), groups=(root,)) == (
-        "'coordinates' of 'the store' names 'gone', which is no array here",
+        "'coordinates' of the store itself names 'gone', which is no array here",
     )
 
 

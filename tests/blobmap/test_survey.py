@@ -81,7 +81,10 @@ def test_v2_documents_are_read_once_too_and_consolidated_metadata_only_helps() -
     assert by_path["g/time"].coordinate
     assert by_path["old"].dimensions is None
     assert found.warnings == (
-        "consolidated metadata of 'the store' names 1 arrays that have no document of their own, the first is 'gone'",
+        (
+            "consolidated metadata of the store itself names 1 arrays that have no document of their own, "
+            "the first is 'gone'"
+        ),
     )
     documents = [key for key in objects if key.rpartition("/")[2] in METADATA_NAMES]
     assert sorted(storage.got) == sorted([*documents, "st/.zmetadata"])
