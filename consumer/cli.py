@@ -1,38 +1,15 @@
-"""The command line: where signals arrive, and where every error becomes one line and an exit code."""
+"""The console script: the commands, or what to install where their libraries are missing."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import importlib
-import importlib.util
-import signal
 import sys
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import blobmap
-from blobmap.errors import BlobmapError, UsageError
-from consumer import assembly
-from consumer.broker import connect
-from consumer.configuration import load_settings
-from consumer.daemon import Daemon
-from consumer.declare import declare
-from consumer.demo import run_demo
-from consumer.retry import persist
-from consumer.telemetry import configure_logs
-from consumer.topology import topology
+from blobmap.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
-    from consumer.settings import Amqp, Settings
-
-_PROGRAM = "blobmap-consumer"
-
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
-EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h: none of the published codes, because none of them is true
+    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,108 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    args = _parser().parse_args(argv)
-    configure_logs(verbose=args.verbose, quiet=args.run is _demo)
     try:
-        args.run(args)
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return EXIT_INTERRUPTED
-    except BlobmapError as error:
-        return _report(error, str(error), error.exit_code, verbose=args.verbose)
-    except Exception as error:  # noqa: BLE001  # the last door: no traceback reaches a user who did not ask for one
-        what = f"{type(error).__name__}: {error} (a bug of ours; -v shows where)"
-        return _report(error, what, EXIT_BUG, verbose=args.verbose)
-    return 0
-
-
-def _report(error: BaseException, what: str, code: int, *, verbose: bool) -> int:
-    if verbose:
-        traceback.print_exception(error)
-    for line in what.splitlines():
-        _say(line)
+        commands = importlib.import_module("consumer.commands")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("blobmap", "consumer"):
+            raise
+        sys.stderr.write(f"blobmap-consumer: {error.name} is not installed: pip install 'blobmap[consumer]'\n")
+        return UsageError.exit_code
+    code: int = commands.main(argv)
     return code
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{_PROGRAM}: {line}\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=_PROGRAM,
-        description="Tell the programs that write tapes which objects belong together.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {blobmap.__version__}")
-    _add_global_options(parser, after=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, text, run in (
-        ("run", "resolve events, tell movers, flag what nobody has partitioned", _run),
-        ("setup", "declare exchanges and queues at the broker, so that the gateway can start", _setup),
-        ("demo", "show all of it on a small store: no broker, no root, nothing left behind", _demo),
-    ):
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        _add_global_options(command, after=True)
-        command.set_defaults(run=run)
-        if name == "demo":
-            command.add_argument("--dir", type=Path, help="where to put bucket and manifests, and leave them")
-    return parser
-
-
-def _add_global_options(parser: argparse.ArgumentParser, *, after: bool) -> None:
-    """Adds what may stand before or after the command; after it, nothing given must not undo what stood before."""
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", default=argparse.SUPPRESS if after else None, help="TOML file"
-    )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS if after else False, help="say more"
-    )
-
-
-def _run(args: argparse.Namespace) -> None:
-    settings = load_settings(args.config)
-    _run_loop(lambda: _serve(settings))
-
-
-async def _serve(settings: Settings) -> None:
-    stop = asyncio.Event()
-    daemon = Daemon(settings)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, daemon.reload)
-    await daemon.run(stop)
-
-
-def _setup(args: argparse.Namespace) -> None:
-    settings = load_settings(args.config)
-    if settings.amqp is None:
-        raise UsageError("setup needs [amqp]: with [embedded] there is nothing to declare")
-    amqp = settings.amqp
-    _run_loop(lambda: _declare(settings, amqp))
-
-
-async def _declare(settings: Settings, amqp: Amqp) -> None:
-    laid_out = topology(assembly.names(settings), assembly.movers(settings))
-
-    async def attempt() -> None:
-        async with connect(amqp.address()) as connection:
-            await declare(connection, laid_out)
-
-    await persist(attempt, what="reach the broker", give_up_s=amqp.give_up_s)
-    for exchange in laid_out.exchanges:
-        _say(f"exchange {exchange.name} ({exchange.kind})")
-    for queue in laid_out.queues:
-        _say(f"queue {queue.name}")
-
-
-def _demo(args: argparse.Namespace) -> None:
-    _run_loop(lambda: run_demo(args.dir))
-
-
-def _run_loop(main_: Callable[[], Coroutine[object, object, None]]) -> None:
-    """Runs on uvloop where it is installed."""
-    factory = importlib.import_module("uvloop").new_event_loop if importlib.util.find_spec("uvloop") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main_())

@@ -12,7 +12,7 @@ import structlog
 from pydantic import SecretStr
 
 from blobmap.errors import RefusedError
-from consumer import cli
+from consumer import cli, commands
 from consumer.telemetry import configure_logs
 from tests.support.amqp import bench
 from tests.support.consumer_process import consumer
@@ -77,7 +77,7 @@ def test_how_commands_end(
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "load_settings", fail)
+    monkeypatch.setattr(commands, "load_settings", fail)
     assert cli.main(["run"]) == code
     assert capsys.readouterr().err == line
 
@@ -93,6 +93,20 @@ def test_without_uvloop_it_runs_on_asyncio(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_both_ways_to_call_it(command: list[str]) -> None:
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("blobmap-consumer 0.")
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("structlog", "blobmap-consumer: structlog is not installed: pip install 'blobmap[consumer]'\n"),
+        ("consumer.daemon", "ModuleNotFoundError"),
+    ],
+)
+def test_a_library_that_is_not_installed(missing: str, says: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from consumer.cli import main; sys.exit(main(['run']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert says in done.stderr
 
 
 # --- setup
