@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blobmap import runs
 from blobmap.manifest import Blob, Bucket, Manifest, Pin
-from blobmap.resolve import Trie
+from blobmap.resolve import Resolution, Trie
 from tests.support import brute_force
 from tests.support.strategies import ODD
 
@@ -91,8 +91,37 @@ def test_an_array_at_the_root_of_the_bucket(encoding: KeyEncoding) -> None:
     assert_same_answers([manifest], [*keys, *sorted(keys), "", "0", "00", "/0", ".0", "0.", "x", "10", "1", "010"])
 
 
+def test_a_tail_that_was_seen_does_not_make_a_leading_zero_an_index() -> None:
+    manifest = Manifest("s", 1, (), (Blob("b_x", ("x",), Bucket(0, 100, "v2_slash")),))
+    keys = [f"s/x/{index}/0" for index in (*range(5_000, 5_012), *range(10, 20))]
+    assert_same_answers([manifest], [*keys, "s/x/07/0", "s/x/00/0", "s/x/7/0", "s/x/007/0", "s/x/5007/0"])
+
+
+class CountingTrie(Trie):
+    """Counts the keys that had to be taken apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken_apart = 0
+
+    def _follow(self, key: str, run: runs.Run) -> Resolution:
+        self.taken_apart += 1
+        return super()._follow(key, run)
+
+
+@pytest.mark.parametrize(("width", "share"), [(2048, 0.07), (64, 0.16), (10, 0.4)])
+@pytest.mark.parametrize("below", ["{}", "{}/0", "c.{}.0"])
+def test_few_keys_of_a_listing_are_taken_apart(width: int, share: float, below: str) -> None:
+    bucket = Bucket(1, width, "v2_flat") if "." in below else Bucket(0, width, "v2_slash")
+    trie = CountingTrie()
+    trie.add(Manifest("s", 1, (), (Blob("b_x", ("x",), bucket),)))
+    keys = sorted(f"s/x/{below.format(index)}" for index in range(10_000))
+    assert sum(1 for _ in trie.lookup_many(keys)) == len(keys)
+    assert trie.taken_apart < share * len(keys)
+
+
 def listing(array: str, count: int = 120) -> list[str]:
-    return sorted(f"{array}/{index}/0" for index in range(count))
+    return sorted(f"{array}/{index}/{part}" for index in range(count) for part in range(2))
 
 
 @pytest.mark.parametrize(
