@@ -166,6 +166,18 @@ async def test_r16_a_stop_in_the_middle_loses_nothing(site: Site) -> None:
     assert "Traceback" not in process.err
 
 
+async def test_r10_a_missing_mover_queue_is_declared_again_and_nothing_is_lost(site: Site) -> None:
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        await at.channel.queue_delete("blobmap.objects")
+        await site.publish(*(created("b", f"s.zarr/t/c/{number}") for number in range(10)))
+        assert len({record["id"] for record in await collected(at, 10)}) == 10
+        process.send(signal.SIGINT)
+        assert await process.end() == 0
+        assert await at.ready("blobmap.events") == 0
+    assert [line["works"] for line in process.logged("output")] in ([], [False, True])
+
+
 async def test_while_it_waits_for_a_broker_it_can_be_stopped(site: Site) -> None:
     site.url = "amqp://ops:secret-word@127.0.0.1:1/"
     async with site.run() as process:
