@@ -29,8 +29,10 @@ INCOMING = "incoming"
 
 _PAGE = 1000  # objects a page: what S3 gives
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG})
-_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO})
+_REFUSED = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EEXIST}
+)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -171,12 +173,12 @@ class LocalFiles:
                             if _may_hold_more(key, after):
                                 yield key
                             continue
-                        found = self._stat(key, item)
+                        found = self._stat(key, item) if after is None or key > after else None
                     except OSError as error:
                         if error.errno not in _ABSENT:
                             self._gaps.note_unreadable(key)
                         continue
-                    if found is not None and (after is None or key > after):
+                    if found is not None:
                         yield {
                             "path": key,
                             "last_modified": _modified(found),
@@ -241,10 +243,12 @@ def local_directory(given: str, *, create: bool) -> Path:
         if create and given:
             path.mkdir(parents=True, exist_ok=True)
         is_directory = bool(given) and path.is_dir()
-    except (FileExistsError, NotADirectoryError, ValueError):  # the last is a NUL
+    except ValueError:  # a NUL
         is_directory = False
     except OSError as error:
-        raise fault(error, path) from error
+        if error.errno not in _ABSENT and error.errno != errno.EEXIST:
+            raise fault(error, path) from error
+        is_directory = False
     if not is_directory:
         raise UsageError(f"{given!r} is no directory")
     return path
@@ -255,11 +259,11 @@ def etag_of(found: os.stat_result) -> str:
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"'
 
 
-def fault(error: OSError, path: Path) -> BlobmapError:
+def fault(error: OSError, path: Path, *, writing: bool = False) -> BlobmapError:
     """The error of our tree for one of the operating system."""
     said = f"{printable(str(path))}: {error.strerror or error}"
     if error.errno in _ABSENT:
-        return MissingError(said)
+        return RefusedError(said) if writing else MissingError(said)
     if error.errno in _REFUSED:
         return RefusedError(said)
     return UnavailableError(said)

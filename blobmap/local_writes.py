@@ -77,7 +77,7 @@ class LocalWrites:
                 path.unlink()
                 _sync(path.parent)
             except OSError as error:
-                raise fault(error, path) from error
+                raise fault(error, path, writing=True) from error
 
     def _replace(self, key: str, data: bytes) -> str:
         """Write beside, then rename over the old file, both synced: a crash leaves the one or the other, whole."""
@@ -93,12 +93,12 @@ class LocalWrites:
             self._beside.replace(path)
             for directory in path.parents:
                 _sync(directory)
-                if str(directory) == self._files.root:
-                    break
+                if before is not None or str(directory) == self._files.root:
+                    break  # the directories above an old file were synced with its first version
         except OSError as error:
             with suppress(OSError):
                 self._beside.unlink()
-            raise fault(error, path) from error
+            raise fault(error, path, writing=True) from error
         return etag_of(written)
 
     @contextmanager
@@ -108,7 +108,7 @@ class LocalWrites:
             self._lock.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
-            raise fault(error, self._lock) from error
+            raise fault(error, self._lock, writing=True) from error
         try:
             self._wait(descriptor)
             yield
@@ -127,7 +127,7 @@ class LocalWrites:
                     ) from None
                 time.sleep(_POLL_S)
             except OSError as error:
-                raise fault(error, self._lock) from error
+                raise fault(error, self._lock, writing=True) from error
             else:
                 return
 

@@ -41,6 +41,11 @@ _TRANSPORT: tuple[tuple[re.Pattern[str], type[BlobmapError], str], ...] = (
     (re.compile("InvalidContentType|InvalidMessage|AlertReceived"), RefusedError, "TLS failed: no TLS at that port"),
     (re.compile("ConnectionRefused"), UnavailableError, "the connection was refused"),
     (re.compile("TimedOut|kind: Timeout"), UnavailableError, "no answer in time"),
+    (
+        re.compile("ETag Header missing"),
+        RefusedError,
+        "the server gives no ETag, so no write can be conditional on one",
+    ),
     (re.compile("InvalidListResponse|list response"), RefusedError, f"the answer is not S3's XML: {_IS_IT_S3}"),
     (re.compile(r"\bkind: \w+,"), UnavailableError, "the connection failed"),
 )

@@ -69,8 +69,8 @@ def local(directory: Path) -> Backend:
     return Backend("local", str(directory))
 
 
-def small_server(server: SmallS3) -> Backend:
-    return Backend("small-s3", f"s3://{server.bucket}", small_options(server))
+def small_server(server: SmallS3, *, timeout_s: float = 30.0) -> Backend:
+    return Backend("small-s3", f"s3://{server.bucket}", small_options(server, timeout_s=timeout_s))
 
 
 def small_options(server: SmallS3, *, timeout_s: float = 5.0) -> StorageOptions:

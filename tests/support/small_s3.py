@@ -28,6 +28,9 @@ Mood = Literal[
     "conditions-501",
     "conditions-ignored",
     "conditions-raced",
+    "updates-raced",
+    "losers-kept",
+    "no-etag",
     "etag-unquoted",
     "full-page-truncated",
     "never-encoded",
@@ -171,7 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             self._error(404, "NoSuchKey")
             return
-        self._answer(200, data, {"ETag": etag_of(data), "Last-Modified": "Mon, 30 Nov 2026 21:00:00 GMT"})
+        self._answer(200, data, self._etag(data) | {"Last-Modified": "Mon, 30 Nov 2026 21:00:00 GMT"})
+
+    def _etag(self, data: bytes) -> dict[str, str]:
+        return {} if self.s3.mood == "no-etag" else {"ETag": etag_of(data)}
 
     def _put(self, key: str, body: bytes) -> None:
         match, none_match = self.headers.get("If-Match"), self.headers.get("If-None-Match")
@@ -180,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.s3.mood == "conditions-ignored":
             match = none_match = None
-        if self.s3.mood == "conditions-raced":
+        if self.s3.mood == "conditions-raced" or (self.s3.mood == "updates-raced" and match):
             refused = self._refusal(key, match, none_match)
             time.sleep(0.02)
             if refused is None:
@@ -188,10 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             with self.s3.lock:
                 refused = self._refusal(key, match, none_match)
-                if refused is None:
+                if refused is None or self.s3.mood == "losers-kept":
                     self.s3.objects[key] = body
         if refused is None:
-            self._answer(200, b"", {"ETag": etag_of(body)})
+            self._answer(200, b"", self._etag(body))
         else:
             self._error(*refused)
 
