@@ -80,12 +80,12 @@ class Run:
             # The first key of a blob: a second one tells whether it is worth more.
             self._answer = answer
         else:
-            self._remember(rule, key, (start, end), value)
+            self._remember(rule, key, (start, end), value, answer)
         return answer
 
-    def _remember(self, rule: Rule, key: str, span: tuple[int, int], value: int) -> None:
+    def _remember(self, rule: Rule, key: str, span: tuple[int, int], value: int, answer: Resolution) -> None:
         start, end = span
-        head, at, _, low, high, answer, other_low, other_high, other = self.block
+        head, at, _, low, high, known, other_low, other_high, other = self.block
         same_head = start <= at <= end <= at + self._digits and key.startswith(head)
         if not same_head:
             at = max(start, end - self._digits)
@@ -102,11 +102,11 @@ class Run:
         from_code = code - value + max(least, first)
         to_code = code - value + min(after, first + rule.width)
         if not same_head:
-            self.block = (key[:at], at, tails, from_code, to_code, self._answer, 0, 0, self._answer)
+            self.block = (key[:at], at, tails, from_code, to_code, answer, 0, 0, answer)
         elif low // _PER_DIGIT == digits:
-            self.block = (head, at, tails, from_code, to_code, self._answer, other_low, other_high, other)
+            self.block = (head, at, tails, from_code, to_code, answer, other_low, other_high, other)
         else:
-            self.block = (head, at, tails, low, high, answer, from_code, to_code, self._answer)
+            self.block = (head, at, tails, low, high, known, from_code, to_code, answer)
 
     def _learn(self, separator: str, tail: str, code: int) -> dict[str, int]:
         tails = self._tails[separator]
