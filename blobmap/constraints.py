@@ -135,5 +135,7 @@ def _frozen(field: str, value: object, depth: int) -> object:
         return tuple(_frozen(f"{field}[{number}]", item, depth + 1) for number, item in enumerate(value))
     if value is None or isinstance(value, (str, bool)) or (isinstance(value, float) and math.isfinite(value)):
         return value
+    if not isinstance(value, int):
+        refuse(field, value, "what JSON has")
     check_integer(field, value)
     return value

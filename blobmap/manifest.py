@@ -95,10 +95,10 @@ class Blob:
     def __post_init__(self) -> None:
         check_text("id", self.id)
         if _ID.fullmatch(self.id) is None:
-            refuse("id", self.id, "a string of one or more of a-z, 0-9 and _")
+            refuse("id", self.id, "one or more of a-z, 0-9 and _")
         check_all("prefixes", self.prefixes, str, "strings", least=1)
         if self.bucket is not None and not isinstance(self.bucket, Bucket):
-            refuse("bucket", self.bucket, "an object or null")
+            refuse("bucket", self.bucket, "a bucket or None")
 
 
 @dataclass(frozen=True, slots=True)
