@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from blobmap.objects import Entry
     from blobmap.storage import Storage
 
-_THREADS: Final = 8
+_THREADS: Final = 4
+_REMOTE_THREADS: Final = 16  # against a server most of the time is waiting
 _LARGE: Final = 20_000  # objects of a grid from which on its listing is split
 
 
@@ -120,7 +121,7 @@ class _Surveying:
     def __init__(self, storage: Storage, scope: str, on_progress: Callable[[Progress], None] | None) -> None:
         self._storage = storage
         self._scope = scope
-        self._workers = Workers(_THREADS)
+        self._workers = Workers(_REMOTE_THREADS if storage.is_remote else _THREADS)
         self._walk = Walk(storage, scope, self._workers, self._found)
         self._measured: dict[str, Measured] = {}
         self._etags: dict[str, str | None] = {}
