@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blobmap.gaps import Gaps
+from blobmap.objects import RawPage
 from blobmap.odd_keys import Fence, OddKeyError, key_in_error, valid_offset
 from blobmap.storage import Storage, open_storage
 from tests.support.backends import Backend, at_gateway, small_options
@@ -102,6 +103,15 @@ def test_below_a_prefix_of_the_bucket_keys_are_named_as_they_are_in_the_store(sm
     assert listed(storage) == ["a/b", "c"]
     assert storage.unreadable == ["/", "a//"]
     assert storage.odd_keys == ["/lead", "a//x"]
+
+
+def test_bytes_that_are_no_text_are_told_as_escapes() -> None:
+    gaps = Gaps()
+    page = RawPage(tuple(entry_of(key) for key in ("s/caf\udce9", "s/ok", "s/\udcff/x")), ())
+    [good] = Fence(NeverRaw([]), gaps).good_part(iter([page]))
+    assert [entry["path"] for entry in good] == ["s/ok"]
+    assert gaps.odd_keys == ["s/caf\\xe9", "s/\\xff/x"]
+    assert gaps.unreadable == ["s/caf\\xe9", "s/\\xff/"]
 
 
 def test_keys_that_begin_with_a_slash_beside_the_same_without(small_s3: SmallS3) -> None:

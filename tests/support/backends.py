@@ -9,7 +9,6 @@ import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from obstore.store import MemoryStore
@@ -17,6 +16,8 @@ from obstore.store import MemoryStore
 from blobmap.storage import Storage, StorageOptions, open_storage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.services.gateway import Gateway
     from tests.support.small_s3 import SmallS3
 
@@ -32,21 +33,23 @@ class Backend:
         url: where it is; "" in memory.
         options: how to reach it.
         memory: what holds the objects in memory.
+        directory: where objects are files, if they are.
     """
 
     kind: str
     url: str = ""
     options: StorageOptions = field(default_factory=StorageOptions)
     memory: MemoryStore | None = None
+    directory: Path | None = None
 
     def open(self) -> Storage:
         return open_storage(self.url, self.options) if self.memory is None else Storage(self.memory)
 
     def fill(self, *keys: str, data: bytes = b"1") -> None:
         """Put the same bytes under many keys, fast."""
-        if self.kind == "local":
+        if self.directory is not None:
             for key in keys:
-                path = Path(self.url, key)
+                path = self.directory / key
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
             return
@@ -66,7 +69,7 @@ def in_memory() -> Backend:
 
 
 def local(directory: Path) -> Backend:
-    return Backend("local", str(directory))
+    return Backend("local", str(directory), directory=directory)
 
 
 def small_server(server: SmallS3, *, timeout_s: float = 30.0) -> Backend:
@@ -90,7 +93,7 @@ def at_gateway(gateway: Gateway, bucket: str) -> Backend:
         access_key_id=gateway.access_key,
         secret_access_key=gateway.secret_key,
     )
-    return Backend("gateway", f"s3://{bucket}", options)
+    return Backend("gateway", f"s3://{bucket}", options, directory=gateway.root / bucket)
 
 
 def external() -> Backend:

@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         key = unquote(parts.path)[len(bucket) + 2 :]
-        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        query = {name: values[0] for name, values in parse_qs(parts.query, True, errors="surrogateescape").items()}
         if bucket != self.s3.bucket:
             self._error(404, "NoSuchBucket")
         elif self.command == "POST":
@@ -226,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         after = query.get("continuation-token") or query.get("start-after") or ""
         limit = int(query.get("max-keys", _PAGE))
-        spell = quote_plus if query.get("encoding-type") == "url" and self.s3.mood != "never-encoded" else str
+        spell = _encoded if query.get("encoding-type") == "url" and self.s3.mood != "never-encoded" else str
         rows: list[str] = []
         last, more, count = "", False, 0
         seen_prefix: str | None = None
@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             count, last = count + 1, common or key
         more = more or (self.s3.mood == "full-page-truncated" and count == limit)
         token = f"<NextContinuationToken>{_xml(last)}</NextContinuationToken>" if more else ""
-        encoding = "<EncodingType>url</EncodingType>" if spell is quote_plus else ""
+        encoding = "<EncodingType>url</EncodingType>" if spell is _encoded else ""
         answer = (
             '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult>'
             f"<IsTruncated>{str(more).lower()}</IsTruncated>{token}{encoding}{''.join(rows)}</ListBucketResult>"
@@ -276,6 +276,10 @@ def _contents(key: str, data: bytes) -> str:
         f"<Contents><Key>{_xml(key)}</Key><LastModified>{at}</LastModified><ETag>{_xml(etag_of(data))}</ETag>"
         f"<Size>{len(data)}</Size><StorageClass>STANDARD</StorageClass></Contents>"
     )
+
+
+def _encoded(key: str) -> str:
+    return quote_plus(key, errors="surrogateescape")
 
 
 def _xml(text: str) -> str:
