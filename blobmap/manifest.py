@@ -305,7 +305,7 @@ def _pin_document(pin: Pin) -> dict[str, object]:
     return {**document, "until": pin.until} if pin.until_written else document
 
 
-def _read_manifest(document: object) -> Manifest:
+def _read_manifest(document: dict[str, object]) -> Manifest:
     fields = _fields(document, _MANIFEST_REQUIRED, _MANIFEST_OPTIONAL)
     version = _integer(fields.pop("schema_version"))
     if version != SCHEMA_VERSION or isinstance(version, bool):
