@@ -70,7 +70,7 @@ def test_a_conflict_that_does_not_end_is_told() -> None:
     ("data", "said"),
     [
         (b"{", "not JSON"),
-        (b"[]", "the document is \\[\\], allowed: an object"),
+        (b"[]", r"the document is one that begins with '\[', allowed: a JSON object"),
         (b'{"highest_epoch": -1}', "highest_epoch is -1"),
         (b'{"highest_epoch": true}', "highest_epoch is True"),
         (b'{"unclaimable": []}', "unclaimable is \\[\\]"),
