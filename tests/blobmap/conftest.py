@@ -10,7 +10,7 @@ from tests.support.backends import EXTERNAL_URL, at_gateway, external, in_memory
 from tests.support.small_s3 import SmallS3, running_s3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.support.backends import Backend
@@ -24,11 +24,18 @@ BACKENDS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def fresh_s3() -> Iterator[Callable[[], SmallS3]]:
+    """Make the small S3 server of this run as new."""
+    with running_s3() as fresh:
+        yield fresh
+
+
 @pytest.fixture
-def small_s3() -> Iterator[SmallS3]:
-    """A small S3 server for one test, well-behaved until it is told otherwise."""
-    with running_s3() as server:
-        yield server
+def small_s3(fresh_s3: Callable[[], SmallS3]) -> Iterator[SmallS3]:
+    """The small S3 server as new for one test, well-behaved until it is told otherwise."""
+    yield fresh_s3()
+    fresh_s3()
 
 
 @pytest.fixture(params=BACKENDS)

@@ -15,14 +15,14 @@ from blobmap.objects import RawPage
 from blobmap.odd_keys import Fence, OddKeyError, key_in_error, valid_offset
 from blobmap.storage import Storage, open_storage
 from tests.support.backends import Backend, at_gateway, small_options
-from tests.support.small_s3 import SmallS3, running_s3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from blobmap.objects import Entry, Level
     from tests.services.gateway import Gateway
+    from tests.support.small_s3 import SmallS3
 
 GOOD = ["a.zarr/zarr.json", "a.zarr/t/c/0/0", "a.zarr/t/c/0/1", "b.zarr/0", "b.zarr/t/zarr.json", "z"]
 
@@ -227,21 +227,21 @@ def entry_of(key: str) -> Entry:
 KEYS = st.text(st.sampled_from("ab0/.\n\x7f "), min_size=1, max_size=9)
 
 
-@given(st.sets(KEYS, max_size=12), st.one_of(st.none(), KEYS), st.sampled_from(["", "a", "a/b"]))
+@given(keys=st.sets(KEYS, max_size=12), after=st.one_of(st.none(), KEYS), prefix=st.sampled_from(["", "a", "a/b"]))
 def test_whatever_the_keys_nothing_is_invented_and_nothing_passes_as_whole(
-    keys: set[str], after: str | None, prefix: str
+    fresh_s3: Callable[[], SmallS3], keys: set[str], after: str | None, prefix: str
 ) -> None:
     keys = {key for key in keys if not key.endswith("/")}
-    with running_s3() as server:
-        put_raw(server, keys)
-        storage = opened(server)
-        found = listed(storage, prefix, after=after)
-        whole = {key for key in keys if (not prefix or key.startswith(prefix + "/")) and (after is None or key > after)}
-        good = {key for key in whole if is_good(key)}
-        assert found == sorted(set(found)), "in key order, each once"
-        assert set(found) == good, "all that can be addressed"
-        assert set(storage.odd_keys) >= whole - good, "each by name"
-        assert all(any(key.startswith(gap) for gap in storage.unreadable) for key in whole - good)
+    server = fresh_s3()
+    put_raw(server, keys)
+    storage = opened(server)
+    found = listed(storage, prefix, after=after)
+    whole = {key for key in keys if (not prefix or key.startswith(prefix + "/")) and (after is None or key > after)}
+    good = {key for key in whole if is_good(key)}
+    assert found == sorted(set(found)), "in key order, each once"
+    assert set(found) == good, "all that can be addressed"
+    assert set(storage.odd_keys) >= whole - good, "each by name"
+    assert all(any(key.startswith(gap) for gap in storage.unreadable) for key in whole - good)
 
 
 @pytest.mark.services

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import parse_qs, quote_plus, unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Mood = Literal[
     "well",
@@ -78,8 +78,9 @@ def etag_of(data: bytes) -> str:
 
 
 @contextmanager
-def running_s3(bucket: str = "bkt") -> Iterator[SmallS3]:
-    state = SmallS3(bucket)
+def running_s3() -> Iterator[Callable[[], SmallS3]]:
+    """A server at one port for many tests; a call of what is yielded makes it as new."""
+    state = SmallS3()
 
     class Handler(_Handler):
         s3 = state
@@ -87,13 +88,18 @@ def running_s3(bucket: str = "bkt") -> Iterator[SmallS3]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.block_on_close = False
-    state.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def fresh() -> SmallS3:
+        Handler.s3.released.set()
+        Handler.s3 = SmallS3(port=server.server_address[1])
+        return Handler.s3
+
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield state
+        yield fresh
     finally:
-        state.released.set()
+        fresh()
         server.shutdown()
         server.server_close()
         thread.join()
