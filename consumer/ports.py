@@ -81,6 +81,21 @@ class Sink(Protocol):
         """
 
 
+class Journal(Protocol):
+    """What movers were told, and what was kept from them because of who wrote it; forgotten after some time."""
+
+    async def append(self, message: Message) -> None:
+        """Returns when the message is safe; messages are kept in the order in which they became so.
+
+        Args:
+            message: what `journal.journal_message` wrote.
+
+        Raises:
+            LostError: the session is over; the message may have been written.
+            UnavailableError: it was not taken, trying again can help; it may have been written nevertheless.
+        """
+
+
 class Flags(Protocol):
     """Remembers which stores were flagged, and when."""
 
@@ -104,10 +119,12 @@ class Status:
 
     Attributes:
         consuming: whether deliveries are being taken.
+        blocked: why the broker takes nothing from anybody, None where it does.
         troubles: queue to reason, for each queue that does not take messages now.
         counts: outcomes and messages, by name.
     """
 
     consuming: bool = False
+    blocked: str | None = None
     troubles: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from consumer.ports import Delivery, Sink, Source
+    from consumer.ports import Delivery, Journal, Sink, Source
 
 SOON_S = 10.0
 
@@ -34,6 +34,16 @@ class SinkHarness(Protocol):
 
     async def read(self, queue: str) -> list[Message]:
         """What came into a queue; takes it out, or is asked once."""
+
+
+class JournalHarness(Protocol):
+    """The other side of a journal."""
+
+    def open(self) -> AbstractAsyncContextManager[Journal]:
+        """A session."""
+
+    async def read(self) -> list[bytes]:
+        """Bodies of all that it holds, oldest first; they stay there."""
 
 
 async def take(source: Source, count: int) -> list[Delivery]:
@@ -146,3 +156,27 @@ class SinkContract:
             await sink.publish(self.MESSAGES[0])
         async with harness.open():
             assert await harness.read("blobmap.flags") == [self.MESSAGES[0]]
+
+
+class JournalContract:
+    async def test_keeps_what_was_appended_in_order(self, harness: JournalHarness) -> None:
+        async with harness.open() as journal:
+            for number in range(5):
+                await journal.append(_journalled(number))
+            assert await harness.read() == [_journalled(number).body for number in range(5)]
+
+    async def test_many_at_once(self, harness: JournalHarness) -> None:
+        async with harness.open() as journal:
+            await asyncio.gather(*(journal.append(_journalled(number)) for number in range(100)))
+            assert set(await harness.read()) == {_journalled(number).body for number in range(100)}
+
+    async def test_what_was_appended_outlives_the_session(self, harness: JournalHarness) -> None:
+        async with harness.open() as journal:
+            await journal.append(_journalled(1))
+        async with harness.open() as journal:
+            await journal.append(_journalled(2))
+            assert await harness.read() == [_journalled(1).body, _journalled(2).body]
+
+
+def _journalled(number: int) -> Message:
+    return Message("blobmap.journal", "blobmap.journal.v1", b'{"schema":"blobmap.journal.v1","n":%d}' % number)
