@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import os
-import sys
+import signal
+import threading
 import traceback
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-import blobmap
-from blobmap.cli import partition, resolve, schema
 from blobmap.cli.options import add_global_options
-from blobmap.cli.output import warn
+from blobmap.cli.output import OutputError, discard_stdout, finish, take_any_key, warn
+from blobmap.cli.parsing import Parser, paragraphs
 from blobmap.errors import BlobmapError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
 
-COMMANDS = (partition, resolve, schema)
+COMMANDS: Final = {
+    "scan": "find every store, and which of them nobody has cut yet",
+    "partition": "cut one store into blobs and write its manifest",
+    "resolve": "say which blob each key belongs to",
+    "objects": "list every object of one blob",
+    "show": "list the known scopes, or say in words what one manifest does",
+    "pin": "keep a prefix on disk on purpose",
+    "schema": "print the JSON Schema of a manifest",
+}
+"""Every command is the module of its name in this package: `add_arguments` says what it takes, `run` does it.
 
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
-EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h: none of the published codes, because none of them is true
+A module is imported when its command is given, so that none pays for what another needs.
+"""
+
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
+EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits.h: none of the published codes, because none of them is true
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,17 +49,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     args = _parser().parse_args(argv)
+    with _a_second_interrupt_ends_at_once():
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
+        take_any_key()
         code: int = args.run(args)
-        sys.stdout.flush()
+        finish()
     except BrokenPipeError:
-        # Whoever read our answer has enough of it. Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our answer has enough of it.
+        discard_stdout()
         return 0
     except KeyboardInterrupt:
         warn("interrupted")
         return EXIT_INTERRUPTED
     except BlobmapError as error:
+        if isinstance(error, OutputError):
+            discard_stdout()
         return _report(error, str(error), error.exit_code, verbose=args.verbose)
     except Exception as error:  # noqa: BLE001 - the last door: no traceback reaches a user who did not ask for one
         what = f"{type(error).__name__}: {error} (a bug of ours; -v shows where)"
@@ -58,19 +82,41 @@ def _report(error: BaseException, what: str, code: int, *, verbose: bool) -> int
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="blobmap",
-        description="Decide which zarr objects move to tape together, and read that back.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"blobmap {blobmap.__version__}")
-    add_global_options(parser, after=False)
+@contextmanager
+def _a_second_interrupt_ends_at_once() -> Iterator[None]:
+    """The first Ctrl-C ends work in order, which waits for requests under way; a second one waits for nothing."""
+    held = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or held is signal.SIG_IGN:
+        yield
+        return
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        os._exit(EXIT_INTERRUPTED)
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, end)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, held)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="blobmap", description="Decide which zarr objects move to tape together, and read that back.")
+    add_global_options(parser, level=0)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        text = (command.__doc__ or "").partition("\n")[0]
-        sub = commands.add_parser(command.NAME, help=text, description=command.__doc__, allow_abbrev=False)
-        command.add_arguments(sub)
-        add_global_options(sub, after=True)
-        sub.set_defaults(run=command.run)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text)
+        command.fill = partial(_fill, command, name)
     return parser
+
+
+def _fill(parser: Parser, name: str) -> None:
+    command = importlib.import_module(f"{__name__}.{name}")
+    parser.description = paragraphs(command.__doc__ or "")
+    command.add_arguments(parser)
+    add_global_options(parser, level=1)
+    parser.set_defaults(run=command.run)

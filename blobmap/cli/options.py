@@ -5,24 +5,28 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+import blobmap
 from blobmap.errors import UsageError
 from blobmap.manifests import ManifestStore
-from blobmap.storage import DEFAULT_EXCLUDE, StorageOptions, open_storage
+from blobmap.roots import OWN, check_roots
+from blobmap.s3_address import DEFAULT_EXCLUDE, StorageOptions
+from blobmap.storage import open_storage
 
 if TYPE_CHECKING:
     from blobmap.storage import Storage
 
 
-def add_global_options(parser: argparse.ArgumentParser, *, after: bool) -> None:
-    """Declare the global options on the main parser, or on a command's.
+def add_global_options(parser: argparse.ArgumentParser, *, level: int) -> None:
+    """Declare the global options on one parser.
 
     Args:
         parser: where they go.
-        after: whether this is a command's parser. There an option that is not given must leave alone what was given
-            before the command, so it has no default; `--exclude`, which adds up, gets a place of its own.
+        level: 0 for the program, 1 for a command, 2 for an action of a command. From 1 on, an option that is not given
+            must leave alone what was given before, so it has no default; `--exclude`, which adds up, has a place of
+            its own at each level.
     """
-    none = argparse.SUPPRESS if after else None
-    off = argparse.SUPPRESS if after else False
+    none = argparse.SUPPRESS if level else None
+    off = argparse.SUPPRESS if level else False
     group = parser.add_argument_group("global options (before or after the command)")
     group.add_argument("--data", metavar="URL", default=none, help="the bucket: s3://bucket[/prefix] or a path")
     group.add_argument("--manifests", metavar="URL", default=none, help="the manifest root: a URL or a path of its own")
@@ -36,7 +40,7 @@ def add_global_options(parser: argparse.ArgumentParser, *, after: bool) -> None:
         metavar="SEGMENT",
         action="append",
         default=none,
-        dest="exclude_after" if after else "exclude",
+        dest=f"exclude_{level}",
         help=f'leave out keys with this segment, besides {", ".join(DEFAULT_EXCLUDE)}; "" clears the list',
     )
     group.add_argument(
@@ -44,12 +48,16 @@ def add_global_options(parser: argparse.ArgumentParser, *, after: bool) -> None:
     )
     group.add_argument("-v", "--verbose", action="store_true", default=off, help="show where an error came from")
     group.add_argument("--json", action="store_true", default=off, help="answer in JSON on stdout")
+    group.add_argument(
+        "--version", action="version", version=f"blobmap {blobmap.__version__}", help="print the version and end"
+    )
 
 
 def excluded(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the segments to leave out: the defaults and what was added since the last `--exclude ""`."""
     segments: list[str] = list(DEFAULT_EXCLUDE)
-    for segment in [*(args.exclude or ()), *getattr(args, "exclude_after", ())]:
+    given = [getattr(args, f"exclude_{level}", None) or () for level in range(3)]
+    for segment in [segment for at_level in given for segment in at_level]:
         if segment == "":
             segments.clear()
         elif "/" in segment:
@@ -59,8 +67,46 @@ def excluded(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(segments))
 
 
-def storage_options(args: argparse.Namespace) -> StorageOptions:
-    """Return what the global options say about reaching a store."""
+def scope_given(text: str) -> str:
+    """Return the scope that somebody typed, without the slash that completion leaves at its end.
+
+    Raises:
+        UsageError: this is no key of a prefix.
+    """
+    scope = text.removesuffix("/")
+    if scope and not {"", ".", ".."}.isdisjoint(scope.split("/")):
+        raise UsageError(f"scope {text!r} is no key: give segments with '/' between them, none empty, '.' or '..'")
+    return scope
+
+
+def open_data(args: argparse.Namespace) -> Storage:
+    """Open `--data`. It is only ever read."""
+    _check(args, "data")
+    return open_storage(args.data, _storage_options(args, excluded(args)))
+
+
+def open_manifests(args: argparse.Namespace, *, write: bool = False) -> ManifestStore:
+    """Open `--manifests`.
+
+    Args:
+        args: the parsed command line.
+        write: whether the command will write there; only then is a missing local directory made.
+    """
+    _check(args, "manifests")
+    # What is ours beside the manifests stays in sight, also where its name keeps it out of the data.
+    exclude = tuple(segment for segment in excluded(args) if segment != OWN)
+    return ManifestStore(open_storage(args.manifests, _storage_options(args, exclude), create=write))
+
+
+def _check(args: argparse.Namespace, wanted: str) -> None:
+    what = {"data": "the bucket", "manifests": "the manifest root"}
+    if not getattr(args, wanted):
+        raise UsageError(f"--{wanted} is missing: {what[wanted]}, as s3://bucket[/prefix] or as a path")
+    if args.data and args.manifests:
+        check_roots(args.data, args.manifests, excluded(args))
+
+
+def _storage_options(args: argparse.Namespace, exclude: tuple[str, ...]) -> StorageOptions:
     timeout_s = StorageOptions().timeout_s if args.timeout is None else args.timeout
     if not 0 < timeout_s < float("inf"):
         raise UsageError(f"--timeout {timeout_s:g}: a number of seconds above 0")
@@ -71,24 +117,5 @@ def storage_options(args: argparse.Namespace) -> StorageOptions:
         allow_http=args.allow_http,
         virtual_hosted=args.virtual_hosted,
         timeout_s=timeout_s,
-        exclude=excluded(args),
+        exclude=exclude,
     )
-
-
-def open_data(args: argparse.Namespace) -> Storage:
-    """Open `--data`. It is only ever read."""
-    if not args.data:
-        raise UsageError("--data is missing: the bucket, as s3://bucket[/prefix] or as a path")
-    return open_storage(args.data, storage_options(args))
-
-
-def open_manifests(args: argparse.Namespace, *, write: bool = False) -> ManifestStore:
-    """Open `--manifests`.
-
-    Args:
-        args: the parsed command line.
-        write: whether the command will write there; only then is a missing local directory made.
-    """
-    if not args.manifests:
-        raise UsageError("--manifests is missing: the manifest root, as s3://bucket[/prefix] or as a path")
-    return ManifestStore(open_storage(args.manifests, storage_options(args), create=write))

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from blobmap.cli.options import open_data, open_manifests
-from blobmap.cli.output import warn, write_json, write_line, write_table
-from blobmap.errors import MissingError, UnreadableError, UsageError
+from blobmap.cli.options import open_data, open_manifests, scope_given
+from blobmap.cli.output import printable, some, warn, write_json, write_line, write_table
+from blobmap.cli.progress import progress
+from blobmap.cli.terminal import is_terminal
+from blobmap.errors import ConflictError, MissingError, UnreadableError, UsageError
+from blobmap.manifests import ManifestStore
+from blobmap.orphans import orphaned
 from blobmap.policy import Policy, format_size, parse_size
 from blobmap.service import partition_store
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
-    from blobmap.manifests import ManifestStore
-    from blobmap.partition import Decision
+    from blobmap.decisions import Decision
+    from blobmap.manifest import Manifest
+    from blobmap.orphans import Orphaned
     from blobmap.service import Outcome
+    from blobmap.storage import Storage
 
-NAME = "partition"
-
-EXIT_FINDINGS = 1
+EXIT_FINDINGS: Final = 1
+_NAMED: Final = 8  # ids that a line names at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,19 +50,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Partition, and show what was decided."""
-    if args.force and not (args.yes or args.dry_run or sys.stdin.isatty()):
+    if args.force and not (args.yes or args.dry_run or is_terminal(sys.stdin)):
         raise UsageError("--force moves objects between blobs, and nobody can be asked here: give --yes, or --dry-run")
+    scope = scope_given(args.scope)
+    given = _thresholds(args)
     data, manifests = open_data(args), open_manifests(args, write=not args.dry_run)
-    policy = _policy(args, manifests)
+    policy = _policy(given, scope, manifests)
     ask = args.force and not (args.yes or args.dry_run)
-    outcome = partition_store(data, manifests, args.scope, policy=policy, force=args.force, dry_run=args.dry_run or ask)
-    _show(outcome, as_json=args.json)
-    if ask and outcome.manifest != outcome.previous:
-        if not _agreed(args.scope):
-            warn("nothing was written")
-            return 0
-        outcome = partition_store(data, manifests, args.scope, policy=policy, force=True)
+
+    def partition(manifests: ManifestStore, *, dry_run: bool) -> Outcome:
+        with progress() as show:
+            return partition_store(
+                data,
+                manifests,
+                scope,
+                policy=policy,
+                force=args.force,
+                dry_run=dry_run,
+                on_progress=lambda now: show(f"{now.objects:,} objects", now.arrays_done, now.arrays),
+            )
+
+    outcome = partition(manifests, dry_run=args.dry_run or ask)
+    orphans = _orphans(outcome, data)
     if not args.json:
+        _show(outcome)
+    for line in (*_said_of(orphans), *outcome.problems, *outcome.warnings):
+        warn(line)
+    if ask and outcome.manifest != outcome.previous:
+        if _agreed(scope):
+            outcome = partition(_AsShown(manifests, outcome.manifest), dry_run=False)
+        else:
+            warn("nothing was written")
+    if args.json:
+        write_json(_as_json(outcome, orphans))
+    else:
         write_line(_ending(outcome, dry_run=args.dry_run))
     if outcome.problems:
         return UnreadableError.exit_code
@@ -64,52 +91,101 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_FINDINGS if args.strict and unclaimed else 0
 
 
-def _policy(args: argparse.Namespace, manifests: ManifestStore) -> Policy | None:
-    """Return the recorded thresholds with those of the command line in their place; None: none was given."""
+def _thresholds(args: argparse.Namespace) -> dict[str, int]:
     sizes = {"t_max_bytes": args.t_max, "t_hot_bytes": args.t_hot, "t_aux_bytes": args.t_aux}
     given = {name: parse_size(text) for name, text in sizes.items() if text is not None}
     counts = {"width_clamp": args.width_clamp, "pow2_floor": args.pow2_floor}
     given |= {name: count for name, count in counts.items() if count is not None}
+    Policy(**given)  # so that nonsense is told before anything is read
+    return given
+
+
+def _policy(given: dict[str, int], scope: str, manifests: ManifestStore) -> Policy | None:
+    """Return the recorded thresholds with those of the command line in their place; None: none was given."""
     if not given:
         return None
     try:
-        recorded = manifests.read(args.scope).manifest.policy
+        recorded = manifests.read(scope).manifest.policy
     except MissingError:
         recorded = None
     return replace(Policy.from_json(recorded or {}), **given)
 
 
+class _AsShown(ManifestStore):
+    """A manifest root to which only the manifest is written that somebody has agreed to.
+
+    Args:
+        manifests: the root.
+        shown: the manifest.
+    """
+
+    def __init__(self, manifests: ManifestStore, shown: Manifest) -> None:
+        super().__init__(manifests.storage)
+        self._shown = shown
+
+    def write(self, manifest: Manifest, *, etag: str | None) -> str | None:
+        """Write it, if it still says what was shown."""
+        names = ("epoch", "blobs", "hot_always", "pinned", "policy")
+        if any(getattr(manifest, name) != getattr(self._shown, name) for name in names):
+            raise ConflictError(
+                f"{manifest.scope!r} has changed since the table was shown: nothing was written, look again"
+            )
+        return super().write(manifest, etag=etag)
+
+
 def _agreed(scope: str) -> bool:
-    sys.stderr.write(f"Write this for {scope!r}? Blobs named above as moved or removed are orphaned on tape. [y/N] ")
+    sys.stderr.write(f"Write this for {scope!r}? Tape copies of the blobs named above would be orphaned. [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
-    if as_json:
-        manifest, previous = outcome.manifest, outcome.previous
-        write_json(
-            {
-                "scope": manifest.scope,
-                "epoch": manifest.epoch,
-                "previous_epoch": previous.epoch if previous else None,
-                "written": outcome.written,
-                "policy": dict(manifest.policy or {}),
-                "arrays": [asdict(row) for row in outcome.decisions],
-                "difference": asdict(outcome.difference),
-                "warnings": list(outcome.warnings),
-                "problems": list(outcome.problems),
-            }
-        )
-    else:
-        write_table(
-            ("array", "objects", "stored", "object", "blob", "role", "reason"),
-            [_row(row) for row in outcome.decisions],
-            right=(1, 2, 3),
-        )
-        _show_difference(outcome)
-    for line in (*outcome.problems, *outcome.warnings):
-        warn(line)
+def _orphans(outcome: Outcome, data: Storage) -> tuple[Orphaned, ...]:
+    changed = (*outcome.difference.moved, *outcome.difference.removed)
+    if outcome.previous is None or not changed:
+        return ()
+    return orphaned(data, outcome.previous, outcome.manifest, changed)
+
+
+def _said_of(orphans: Iterable[Orphaned]) -> list[str]:
+    return [
+        f"orphaned on tape: {len(found.blob_ids):,} blobs of {found.rule}, which {found.objects:,} objects "
+        f"({format_size(found.stored_bytes)}) leave: {some(found.blob_ids, _NAMED)}"
+        for found in orphans
+    ]
+
+
+def _as_json(outcome: Outcome, orphans: Iterable[Orphaned]) -> dict[str, object]:
+    manifest, previous = outcome.manifest, outcome.previous
+    return {
+        "scope": manifest.scope,
+        "epoch": manifest.epoch,
+        "previous_epoch": previous.epoch if previous else None,
+        "written": outcome.written,
+        "policy": dict(manifest.policy or {}),
+        "arrays": [asdict(row) for row in outcome.decisions],
+        "difference": asdict(outcome.difference),
+        "orphaned": [asdict(found) for found in orphans],
+        "warnings": list(outcome.warnings),
+        "problems": list(outcome.problems),
+    }
+
+
+def _show(outcome: Outcome) -> None:
+    write_table(
+        ("array", "objects", "stored", "object", "blob", "role", "reason"),
+        [_row(row) for row in outcome.decisions],
+        right=(1, 2, 3),
+    )
+    difference = asdict(outcome.difference)
+    for field, what in (
+        ("added", "new rules"),
+        ("moved", "rules whose members move"),
+        ("removed", "rules that are gone"),
+        ("hot_added", "now hot"),
+        ("hot_removed", "no longer hot"),
+    ):
+        if difference[field]:
+            write_line(printable(f"{what}: {', '.join(difference[field])}"))
 
 
 def _row(row: Decision) -> tuple[str, ...]:
@@ -119,7 +195,7 @@ def _row(row: Decision) -> tuple[str, ...]:
         format_size(row.stored_bytes),
         format_size(row.mean_object_bytes) if row.objects else "-",
         _blobs(row),
-        row.role,
+        f"{row.role}, sharded" if row.sharded else row.role,
         row.reason,
     )
 
@@ -132,19 +208,6 @@ def _blobs(row: Decision) -> str:
     if found.width is None:
         return f"{ids} (whole, {format_size(found.blob_bytes)})"
     return f"{ids} (width={found.width}, ~{format_size(found.blob_bytes)}/blob)"
-
-
-def _show_difference(outcome: Outcome) -> None:
-    difference = asdict(outcome.difference)
-    for field, what in (
-        ("added", "new rules"),
-        ("moved", "rules whose members move, orphaning their blobs"),
-        ("removed", "rules that are gone, orphaning their blobs"),
-        ("hot_added", "now hot"),
-        ("hot_removed", "no longer hot"),
-    ):
-        if difference[field]:
-            write_line(f"{what}: {', '.join(difference[field])}")
 
 
 def _ending(outcome: Outcome, *, dry_run: bool) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from blobmap.cli.output import write
+from blobmap.manifest import SCHEMA_FILE
+
 if TYPE_CHECKING:
     import argparse
-
-NAME = "schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the schema as it is shipped."""
     del args
-    sys.stdout.write(resources.files("blobmap").joinpath("manifest-v3.schema.json").read_text(encoding="utf-8"))
+    write(resources.files("blobmap").joinpath(SCHEMA_FILE).read_text(encoding="utf-8"))
     return 0

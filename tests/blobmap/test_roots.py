@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from blobmap.errors import UsageError
+from blobmap.roots import check_roots
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEFAULT = (".snapshot",)
+
+
+@pytest.mark.parametrize(
+    ("data", "manifests", "exclude"),
+    [
+        ("s3://cordex", "s3://waterpark-blobmap", DEFAULT),
+        ("s3://cordex", "s3://cordex-blobmap", DEFAULT),
+        ("s3://b/data", "s3://b/data-manifests", DEFAULT),
+        ("s3://b/data", "s3://b/manifests", DEFAULT),
+        ("s3://b", "/b", DEFAULT),
+        ("s3://b", "s3://b/.blobmap", (".blobmap",)),
+        ("s3://b", "s3://b/x/manifests/y", ("manifests",)),
+        ("s3://b/x/data", "s3://b", ("data",)),
+        ("/work/data", "/work/manifests", DEFAULT),
+        ("/work", "/work/.blobmap", (".blobmap",)),
+        ("file:///work", "/work/.blobmap", (".blobmap",)),
+    ],
+)
+def test_roots_that_are_apart(data: str, manifests: str, exclude: tuple[str, ...]) -> None:
+    check_roots(data, manifests, exclude)
+
+
+@pytest.mark.parametrize(
+    ("data", "manifests", "exclude", "said"),
+    [
+        ("s3://b", "s3://b", DEFAULT, "are one place"),
+        ("s3://b/", "s3://b", DEFAULT, "are one place"),
+        ("/work", "file:///work/", DEFAULT, "are one place"),
+        ("/work/a%20b", "file:///work/a%2520b", DEFAULT, "are one place"),
+        ("s3://b", "s3://b/m", DEFAULT, r"--manifests 's3://b/m' lies in --data 's3://b'.*--exclude 'm'"),
+        ("s3://b/x/data", "s3://b", DEFAULT, r"--data 's3://b/x/data' lies in --manifests 's3://b'.*--exclude 'x'"),
+        ("/work", "/work/.blobmap", DEFAULT, r"lies in --data '/work'.*--exclude '.blobmap'"),
+        ("/work/data", "/work", DEFAULT, r"--data '/work/data' lies in --manifests '/work'"),
+        # What is ours in a manifest root is in every one of them, so it tells nothing apart.
+        ("/work/.blobmap", "/work", (".blobmap",), "lies in --manifests"),
+        # A segment above both tells nothing apart either.
+        ("/work", "/work/m", ("work",), "lies in --data"),
+    ],
+)
+def test_roots_that_are_nested(data: str, manifests: str, exclude: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        check_roots(data, manifests, exclude)
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "data/inside").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data/inside")
+    with pytest.raises(UsageError, match="lies in --data"):
+        check_roots(str(tmp_path / "data"), str(tmp_path / "link"), DEFAULT)
+
+
+@pytest.mark.parametrize("path", ["~nobody-has-this-name/x", "a\0b"])
+def test_what_is_no_path_is_left_to_whoever_opens_it(path: str) -> None:
+    check_roots(path, "/work", DEFAULT)
