@@ -55,6 +55,10 @@ def store_root(key: str) -> str:
     return above[0] if above else ""
 
 
+def _is_store(prefix: str) -> bool:
+    return _STORE_NAME.fullmatch(prefix.rpartition("/")[2]) is not None
+
+
 class FlagBook:
     """Which stores were flagged, and when.
 
@@ -80,14 +84,19 @@ class FlagBook:
         self._subjects: OrderedDict[str, _Subject] = OrderedDict()
 
     def note(self, event: ObjectEvent, scope: str | None) -> str | None:
-        """Takes down an unclaimed event; see `ports.Flags`."""
+        """Takes down an unclaimed event; see `ports.Flags`.
+
+        A prefix that is named like a store is one, and what is partitioned later is that scope; of a first segment or
+        a bucket's root only the worker that looks at the data can say what it is.
+        """
         prefix = store_root(event.key) if scope is None else scope
         name = f"{event.bucket}/{prefix}"
         seen = self._now()
         subject = self._subjects.get(name)
         if subject is None:
             reason: FlagReason = "new-store" if scope is None else "unclaimed-array"
-            subject = _Subject(event.bucket, prefix, scope, reason, event.key, seen, seen)
+            known = prefix if scope is not None or _is_store(prefix) else None
+            subject = _Subject(event.bucket, prefix, known, reason, event.key, seen, seen)
             self._subjects[name] = subject
             if len(self._subjects) > _MOST_SUBJECTS:
                 self._subjects.popitem(last=False)

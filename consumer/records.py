@@ -169,7 +169,8 @@ def flag_message(
     Args:
         queue: queue of the flags.
         bucket: name of the bucket.
-        scope: the longest existing scope above it, None where a store has none yet.
+        scope: what has to be partitioned: the longest existing scope above it, else the root of the store where its
+            name tells it; None where that is unknown.
         reason: what is wrong.
         prefix: root of the store, relative to the bucket.
         first_object: key of the first unclaimed object seen.

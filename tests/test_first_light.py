@@ -183,7 +183,7 @@ async def test_every_chunk_of_a_cut_store_is_told_and_a_new_store_is_flagged_onc
     assert_claimed([again], site.gateway)
 
     (flag,) = await site.messages("blobmap.flags")
-    assert (flag["bucket"], flag["prefix"], flag["reason"]) == (DATA, NEW, "new-store")
+    assert (flag["bucket"], flag["scope"], flag["prefix"], flag["reason"]) == (DATA, NEW, NEW, "new-store")
     assert await site.messages("blobmap.objects.tape-a") == []
     assert await site.messages("blobmap.dead") == []
     assert await site.messages("blobmap.events") == []

@@ -73,7 +73,7 @@ def test_a_new_store(book: FlagBook) -> None:
         "schema": "blobmap.flags.v1",
         "key": "b/new.zarr",
         "bucket": "b",
-        "scope": None,
+        "scope": "new.zarr",
         "reason": "new-store",
         "prefix": "new.zarr",
         "first_object": "new.zarr/t/c/0",
@@ -81,6 +81,22 @@ def test_a_new_store(book: FlagBook) -> None:
         "last_seen": "2026-11-30T12:00:00Z",
     }
     assert book.message(subject).queue == "flags"
+
+
+@pytest.mark.parametrize(
+    ("key", "scope", "prefix"),
+    [
+        ("a/n.zarr/t/c/0", "a/n.zarr", "a/n.zarr"),
+        ("a/N.ZARR3/t/c/0", "a/N.ZARR3", "a/N.ZARR3"),
+        ("project/run/t/c/0", None, "project"),
+        ("object", None, ""),
+    ],
+)
+def test_the_scope_of_a_new_store_is_known_by_its_name_only(
+    book: FlagBook, key: str, scope: str | None, prefix: str
+) -> None:
+    told = body(book, book.note(event(key), None) or "")
+    assert (told["scope"], told["prefix"], told["reason"]) == (scope, prefix, "new-store")
 
 
 def test_below_a_scope_the_scope_is_the_store(book: FlagBook) -> None:
