@@ -31,6 +31,9 @@ _FORM_ENCODED: frozenset[Dialect] = frozenset({"minio", "aws"})
 
 _ARN_PREFIX = "arn:aws:s3:::/"
 
+# What Go's JSON writes for each byte that is not UTF-8 (encoding/json): the true name cannot be had from it.
+_LOST_BYTE = "\N{REPLACEMENT CHARACTER}"
+
 # Announced as "created" by MinIO although no byte of the object changed.
 _CREATED_IN_NAME_ONLY = frozenset({"puttagging", "deletetagging", "putretention", "putlegalhold"})
 
@@ -242,7 +245,8 @@ def _place(s3: Mapping[str, object], dialect: Dialect) -> tuple[str, str, bool]:
     if dialect in _FORM_ENCODED:
         return bucket, _form_decoded(raw), False
     if dialect == "versitygw":
-        return _believe_arn(_field(holder, "arn"), bucket, raw)
+        bucket, key, corrected = _believe_arn(_field(holder, "arn"), bucket, raw)
+        return bucket, "" if _LOST_BYTE in key else key, corrected
     return bucket, raw, False
 
 
