@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+# Before anything imports it: its assertions belong to tests, and say as much when they fail.
+pytest.register_assert_rewrite("tests.support.port_contracts")
 
 pytest_plugins = ["tests.services.fixtures"]
 
