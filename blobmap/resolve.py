@@ -101,8 +101,8 @@ class _Table:
         """
         pinned = hot = False
         rule, longest = None, 0
-        node = self.root
-        for reached in range(depth, len(segments) + 1):
+        node, reached = self.root, depth
+        while True:
             if node.says:
                 pinned = pinned or node.pinned
                 hot = hot or node.hot
@@ -110,9 +110,8 @@ class _Table:
                     rule, longest = node.rule, reached
             below = node.below.get(segments[reached]) if reached < len(segments) else None
             if below is None:
-                break
-            node = below
-        return pinned, hot, rule, longest
+                return pinned, hot, rule, longest
+            node, reached = below, reached + 1
 
 
 class _Place:
@@ -274,16 +273,15 @@ class Trie:
 
     def _covering(self, segments: list[str]) -> list[tuple[int, _Table]]:
         """Find the tables of all scopes that cover a key, shortest first, each with its scope's number of segments."""
-        place = self._root
+        place, depth = self._root, 0
         found = []
-        for depth in range(len(segments) + 1):
+        while True:
             if (table := place.table) is not None:
                 found.append((depth, table))
             below = place.below.get(segments[depth]) if depth < len(segments) else None
             if below is None:
-                break
-            place = below
-        return found
+                return found
+            place, depth = below, depth + 1
 
     def _is_alone(self, rule: Rule) -> bool:
         """Say whether a rule that has just answered decides about every key below its prefix that fits it."""

@@ -203,7 +203,7 @@ def accepted(document: object) -> bool:
     return True
 
 
-@settings(max_examples=800)
+@settings(max_examples=500)
 @given(mutated())
 def test_the_schema_and_the_types_agree_on_mutants(document: Any) -> None:
     assert accepted(document) == VALIDATOR.is_valid(document)
@@ -333,8 +333,7 @@ def test_a_hostile_document_is_refused_by_name(data: bytes, message: str) -> Non
     assert refusal(data).startswith(message)
 
 
-def nested(levels: int) -> Any:
-    value: Any = 0
+def nested(levels: int, value: Any = 0) -> Any:
     for _ in range(levels):
         value = [value]
     return value
@@ -347,6 +346,8 @@ def test_the_longest_and_the_deepest_that_are_allowed() -> None:
     assert refusal(changed("provenance", {"x": nested(63)})).startswith("the document is nested deeper, allowed: 64")
     with pytest.raises(ManifestError, match=r"^provenance\.x(\[0\])+ is nested deeper, allowed: 64 levels$"):
         Manifest("s", 1, provenance={"x": nested(63)})
+    with pytest.raises(ManifestError, match=r"^provenance\.x(\[0\])+ is nested deeper, allowed: 64 levels$"):
+        Manifest("s", 1, provenance={"x": nested(62, {})})
 
 
 def test_a_long_value_does_not_make_a_long_message() -> None:

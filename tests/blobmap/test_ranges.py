@@ -86,7 +86,7 @@ def assert_a_blob_is_what_resolves_to_it(bunch: Sequence[Manifest], keys: Iterab
             assert sorted(members_of(bunch, manifest, str(blob_id), resolutions, ordered=ordered)) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(bunches_and_keys())
 def test_a_key_is_a_member_if_and_only_if_it_resolves_to_the_blob(case: tuple[list[Manifest], list[str]]) -> None:
     assert_a_blob_is_what_resolves_to_it(*case)
@@ -112,13 +112,12 @@ ODD_TEXTS = ("007", "0x", ":", "-1", "5:", "~", "", "50A")
 BESIDE = ("x", "x/c", "x/zarr.json", "x/.zarray", "xx/c/1", "w/c/1", "x.c/1", "zarr.json")
 
 
-@pytest.mark.parametrize("scope", ["", "s.zarr"])
 @pytest.mark.parametrize("spelled", SPELLINGS, ids=lambda spelled: f"{spelled[1]}-{spelled[3]}")
-@pytest.mark.parametrize("width", [1, 4, 9, 10, 37, 250, 2**62])
+@pytest.mark.parametrize(("scope", "width"), [("s.zarr", 4), ("s.zarr", 10), ("", 37), ("s.zarr", 2**62)])
 def test_every_blob_of_an_array(scope: str, spelled: tuple[str, int, KeyEncoding, str], width: int) -> None:
     prefix, index, encoding, spelling = spelled
     manifest = Manifest(scope, 1, (), (Blob("b_x", (prefix,), Bucket(index, width, encoding)),))
-    numbers = [*range(130), *range(995, 1_015), 9_999, 10_000, 10_001, 12_345_678]
+    numbers = [*range(45), *range(95, 125), *range(995, 1_005), 9_999, 10_000, 10_001, 12_345_678]
     names = [*(spelling.format(number) for number in numbers), *(spelling.format(text) for text in ODD_TEXTS), *BESIDE]
     assert_a_blob_is_what_resolves_to_it([manifest], {f"{scope}/{name}" if scope else name for name in names})
 

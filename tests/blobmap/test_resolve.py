@@ -38,7 +38,7 @@ def spoken(trie: Trie, key: str) -> str:
     return resolution.blob_id or resolution.kind
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(bunches_and_keys())
 def test_the_trie_agrees_with_the_dumb_resolver(case: tuple[list[Manifest], list[str]]) -> None:
     bunch, keys = case
