@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 16
 _MANY: Final = 100  # a folder with more children than this, all of them numbers, is searched and not walked
-_REFERENCE_BYTES: Final = 4 * 2**20  # a longer JSON document is not opened to see whether it holds references
+_REFERENCE_BYTES: Final = 16 * 2**20  # a longer document is not opened to see whether it holds references
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +205,8 @@ class _Scanning:
         objects = [_name(entry["path"]) for entry in level.objects]
         if is_icechunk(folders, objects):
             return _Seen(folder, whole="icechunk repository", loose=self._count_all(folder))
-        if ".zmetadata" in objects:
-            body = read_body(self._storage, join(folder, ".zmetadata"))
-            if body is not None and is_reference_parquet(body.data):
+        for entry in level.objects:
+            if _name(entry["path"]) == ".zmetadata" and self._holds(entry, is_reference_parquet):
                 return _Seen(folder, whole="kerchunk references", loose=self._count_all(folder))
         numbers = [name for name in folders if canonical_index(name) is not None]
         if len(folders) > _MANY and len(numbers) == len(folders):
@@ -232,10 +231,14 @@ class _Scanning:
     def _are_references(self, documents: list[Entry]) -> bool:
         """Whether JSON documents of one folder are references: the smallest one tells for all."""
         small = min(documents, key=lambda entry: entry["size"], default=None)
-        if small is None or small["size"] > _REFERENCE_BYTES:
+        return small is not None and self._holds(small, is_reference_json)
+
+    def _holds(self, entry: Entry, what: Callable[[bytes], bool]) -> bool:
+        """Whether a document, unless it is too long to look, is what the question says."""
+        if entry["size"] > _REFERENCE_BYTES:
             return False
-        body = read_body(self._storage, small["path"])
-        return body is not None and is_reference_json(body.data)
+        body = read_body(self._storage, entry["path"])
+        return body is not None and what(body.data)
 
     def _count_all(self, folder: str) -> Count:
         count = Count()

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from blobmap.claims import is_neighbour, other_claims, own_claims
-from blobmap.errors import ConflictError, MissingError, UsageError
+from blobmap.errors import ConflictError, ListingError, MissingError, UsageError
 from blobmap.partition import Before, Decision, Difference, Plan, plan_partition
 from blobmap.roles import stand
 from blobmap.state import ScopeState, Unclaimable, change_state, read_state
@@ -82,7 +82,7 @@ def partition_store(
     Raises:
         UsageError: the scope is no key, or the recorded policy cannot be used and none was given.
         MissingError: there is no zarr store at the scope.
-        ListingError: the store could not be listed whole; nothing was written.
+        ListingError: the store, or the manifests around it, could not be listed whole; nothing was written.
         ManifestError: the manifest, or that of a scope around or inside this one, cannot be read; nothing was written.
         ConflictError: others kept changing the manifest meanwhile, or changed it under `force`; nothing was written.
         UnavailableError: a store cannot be reached.
@@ -90,7 +90,7 @@ def partition_store(
     """
     scope = _checked(scope)
     survey = survey_store(as_storage(data), scope, on_progress=on_progress)
-    others = [manifests.read(other).manifest for other in manifests.scopes() if is_neighbour(scope, other)]
+    others = _neighbours(manifests, scope)
     attempt = 0
     while True:
         attempt += 1
@@ -117,6 +117,18 @@ def _checked(scope: str) -> str:
     if any(segment in ("", ".", "..") for segment in segments):
         raise UsageError(f"scope {scope!r} is no key: give segments with '/' between them, none empty, '.' or '..'")
     return "/".join(segments)
+
+
+def _neighbours(manifests: ManifestStore, scope: str) -> list[Manifest]:
+    """The manifests of the scopes around and inside this one; all of them, since one unseen could claim anything."""
+    found = [manifests.read(other).manifest for other in manifests.scopes() if is_neighbour(scope, other)]
+    gaps = manifests.storage.gaps(scope)
+    if gaps:
+        raise ListingError(
+            f"{manifests.storage.name}: manifests around or inside {scope!r} cannot be listed, so nothing is decided "
+            f"about it; unreadable: {', '.join(map(repr, sorted(gaps)))}"
+        )
+    return found
 
 
 def _read(manifests: ManifestStore, scope: str) -> Held | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from blobmap.constraints import ConstraintError, check_integer, check_optional_text, check_text, refuse, within
 from blobmap.errors import ConflictError, ManifestError, MissingError
@@ -120,9 +120,7 @@ def _read(storage: Storage, scope: str) -> tuple[ScopeState, str | None]:
         raise ManifestError(f"{storage.name}/{key}: {error}; move it away to go on without") from error
 
 
-def _parse(document: object) -> ScopeState:
-    if not isinstance(document, dict):
-        refuse("", document, "an object")
+def _parse(document: dict[str, Any]) -> ScopeState:  # Any: the fields are checked one by one
     others = dict(document)
     highest_epoch, unclaimable = others.pop("highest_epoch", 0), others.pop("unclaimable", {})
     check_integer("highest_epoch", highest_epoch, least=0)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from blobmap.objects import Entry
     from blobmap.storage import Storage
 
-_THREADS: Final = 4
-_REMOTE_THREADS: Final = 16  # against a server most of the time is waiting
+_THREADS: Final = 2  # files and memory: more threads only take the interpreter's lock from each other
+_REMOTE_THREADS: Final = 16  # a server: most of the time is waiting
 _LARGE: Final = 20_000  # objects of a grid from which on its listing is split
 
 

@@ -116,6 +116,7 @@ FOREIGN = {
     "parq/ref.parq/tas/refs.0.parq": b"1234",
     "config/settings.json": b'{"a": 1}',
     "markers/.zattrs": b"{}",
+    "broken/.zmetadata": b"{}",
 }
 
 
@@ -149,7 +150,7 @@ def test_foreign_counts_stand_at_the_highest_folder_without_a_store() -> None:
 
 def test_a_long_json_document_is_not_opened() -> None:
     data = MemoryStore()
-    data.put("x/big.json", b" " * (5 * 2**20))
+    data.put("x/big.json", b" " * (17 * 2**20))
     storage = RecordingStorage(data)
     assert scan_stores(storage, ManifestStore(MemoryStore())).foreign[0].kind == "other objects"
     assert storage.got == []

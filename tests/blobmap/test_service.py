@@ -220,6 +220,19 @@ def test_a_neighbour_that_cannot_be_read_stops_the_cut() -> None:
     assert partition_store(data, ManifestStore(store), "out/in.zarr", policy=SMALL).written
 
 
+def test_neighbours_that_cannot_be_listed_stop_the_cut(tmp_path: Path) -> None:
+    data = MemoryStore()
+    write_store(data, "out/in.zarr", climate())
+    (tmp_path / "out").mkdir()
+    link = tmp_path / "out/in.zarr"
+    link.symlink_to("/etc")
+    data.put("out/zarr.json", group_v3())
+    with pytest.raises(ListingError, match=r"manifests around or inside 'out' cannot be listed.*'out/in\.zarr'"):
+        partition_store(data, ManifestStore(LocalStore(tmp_path)), "out", policy=SMALL)
+    link.unlink()
+    assert partition_store(data, ManifestStore(LocalStore(tmp_path)), "out", policy=SMALL).written
+
+
 def test_a_broken_document_is_a_problem_and_keeps_what_was_hot() -> None:
     data, store = MemoryStore(), MemoryStore()
     write_store(data, "st", [*climate(), PR])

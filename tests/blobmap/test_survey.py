@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from obstore.store import LocalStore, MemoryStore
 
 from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.errors import ListingError, MissingError, UnavailableError
+from blobmap.nodes import settle_node
+from blobmap.search import find_nodes
 from blobmap.storage import Storage, open_storage
 from blobmap.survey import Progress, Survey, survey_store
 from tests.support.backends import small_options
@@ -222,6 +225,32 @@ def test_there_has_to_be_a_store() -> None:
         survey({"README": b"1"}, "")
 
 
+def test_what_is_under_way_ends_early_when_something_fails() -> None:
+    store = MemoryStore()
+    write_store(store, "st", [RawArray(name, (30_000, 1), (1, 1), nbytes=0) for name in ("a", "b")])
+    told: list[Progress] = []
+
+    def report(progress: Progress) -> None:
+        told.append(progress)
+        if progress.objects > 0:
+            if len([one for one in told if one.objects]) == 1:
+                raise RuntimeError("the one who watches has had enough")
+            time.sleep(0.1)
+
+    with pytest.raises(RuntimeError, match="had enough"):
+        survey_store(Storage(store), "st", on_progress=report)
+    assert told[-1].objects < 60_000
+
+
+def test_a_search_that_is_stopped_ends() -> None:
+    store = MemoryStore()
+    store.put("lost/x", b"1")
+    stopping = threading.Event()
+    assert find_nodes(Storage(store), "lost", stopping)[1].objects == 1
+    stopping.set()
+    assert find_nodes(Storage(store), "lost", stopping)[1].objects == 0
+
+
 @pytest.mark.parametrize("prefix", ["st/atm/tas", "st/atm/raw"])
 def test_a_listing_that_breaks_is_an_error_and_never_a_smaller_store(prefix: str) -> None:
     store = MemoryStore()
@@ -355,3 +384,9 @@ def test_t11_no_chunk_is_ever_opened(tmp_path: Path) -> None:
     )
     assert done.stdout == "2 1 []\n"
     assert [(chunk.stat().st_atime_ns, chunk.stat().st_ctime_ns) for chunk in chunks] == before
+
+
+def test_an_array_whose_other_document_went_away_meanwhile_is_what_it_is() -> None:
+    layout = survey(store_objects("st", [TREE[0]])).arrays[0].layout
+    store = MemoryStore()
+    assert settle_node(Storage(store), "st", layout, {"zarr.json", ".zarray"}) == layout
