@@ -6,6 +6,7 @@ one host, and between hosts where the file system carries flock (NFS does).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -152,5 +153,8 @@ def _sync(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # network file systems that sync no directories
+            raise
     finally:
         os.close(descriptor)

@@ -96,9 +96,12 @@ class ObjectListing:
         """Whether a key of the bucket begins with `/`: it would be listed under its neighbour's name.
 
         Nothing but such keys lies between those that begin with `.` or less and those that begin with `0` or more, so
-        the first key behind the former must be the first of the latter.
+        without any the first key behind the former is the first of the latter.
         """
-        return self._first_behind(_LAST_BEFORE_ROOTED) != (self._source.head("0") or self._first_behind("0"))
+        first = self._first_behind(_LAST_BEFORE_ROOTED)
+        if isinstance(first, dict) and first["path"] == "0" and first == self._source.head("0"):
+            return False  # a listing begins behind its offset, so it cannot be asked for
+        return first != self._first_behind("0")
 
     def _first_behind(self, after: str) -> Entry | str | None:
         """The first object behind a key, or its key where it is odd."""
