@@ -206,13 +206,14 @@ class Trie:
             key: of the object, relative to the bucket. Any string has an answer.
         """
         run = self._run
-        head, length, tails, low, high, answer, other_low, other_high, other = run.block
-        if key.startswith(head):
-            code = tails.get(key[length:], -1)
-            if low <= code < high:
-                return answer
-            if other_low <= code < other_high:
-                return other
+        head, _, tails, low, high, answer, other_low, other_high, other = run.block
+        tail = key.removeprefix(head)
+        code = tails.get(tail, -1)
+        # A key without the head is left as it is, and may look like a tail itself.
+        if low <= code < high and tail != key:
+            return answer
+        if other_low <= code < other_high and tail != key:
+            return other
         return self._follow(key, run)
 
     def lookup_many(self, keys: Iterable[str]) -> Iterator[Resolution]:
@@ -223,11 +224,12 @@ class Trie:
         """
         for key in keys:
             run = self._run
-            head, length, tails, low, high, answer, other_low, other_high, other = run.block
-            code = tails.get(key[length:], -1) if key.startswith(head) else -1
-            if low <= code < high:
+            head, _, tails, low, high, answer, other_low, other_high, other = run.block
+            tail = key.removeprefix(head)
+            code = tails.get(tail, -1)
+            if low <= code < high and tail != key:
                 yield answer
-            elif other_low <= code < other_high:
+            elif other_low <= code < other_high and tail != key:
                 yield other
             else:
                 yield self._follow(key, run)

@@ -97,6 +97,13 @@ def test_a_tail_that_was_seen_does_not_make_a_leading_zero_an_index() -> None:
     assert_same_answers([manifest], [*keys, "s/x/07/0", "s/x/00/0", "s/x/7/0", "s/x/007/0", "s/x/5007/0"])
 
 
+def test_a_key_that_looks_like_a_tail_is_none() -> None:
+    manifest = Manifest("s", 1, (), (Blob("b_x", ("x",), Bucket(0, 100, "v2_slash")),))
+    keys = [f"s/x/{index}/0" for index in (*range(10), *range(10, 20), *range(5_000, 5_012), 500)]
+    alike = [key.removeprefix(head) for key in keys for head in ("s/x/", "s/x/50", "s/x/500")]
+    assert_same_answers([manifest], [text for key in keys for text in (key, *alike)])
+
+
 class CountingTrie(Trie):
     """Counts the keys that had to be taken apart."""
 
