@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _METADATA_WAIT_S = 2.0
+_MAX_TIMEOUT_S = 86_400
 _ON = frozenset({"1", "true", "yes", "on"})
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # What the client library takes credentials from by itself, besides a key pair: all of a row must be set.
@@ -56,6 +57,20 @@ class StorageOptions:
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     access_key_id: str | None = None
     secret_access_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what no store can be reached with.
+
+        Raises:
+            UsageError: the time is not between 0 and a day, or what is excluded is no segment.
+        """
+        if not 0 < self.timeout_s <= _MAX_TIMEOUT_S:
+            raise UsageError(
+                f"timeout {self.timeout_s:g} is not allowed: give seconds, above 0 and up to {_MAX_TIMEOUT_S}"
+            )
+        for segment in self.exclude:
+            if "/" in segment:
+                raise UsageError(f"{segment!r} cannot be excluded: give one segment of a key, without '/'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,17 @@ def test_what_is_not_given_comes_from_the_environment() -> None:
     assert s3_address("s3://b", StorageOptions(), variables).endpoint == "http://b.two"
 
 
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 86_401])
+def test_a_time_that_is_none_is_refused(timeout_s: float) -> None:
+    with pytest.raises(UsageError, match=r"timeout .* is not allowed: give seconds, above 0 and up to 86400"):
+        StorageOptions(timeout_s=timeout_s)
+
+
+def test_only_segments_can_be_excluded() -> None:
+    with pytest.raises(UsageError, match="'a/b' cannot be excluded: give one segment"):
+        StorageOptions(exclude=("a", "a/b"))
+
+
 # As whom.
 
 
