@@ -35,12 +35,14 @@ class Message:
         schema: name of the body's schema, None for what somebody else wrote (a dead letter).
         body: the bytes.
         headers: text beside the body.
+        key: its subject, where a later message about the same subject says all that this one says; else None.
     """
 
     queue: str
     schema: str | None
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
 
 
 def record_id(
@@ -180,9 +182,10 @@ def flag_message(
     Returns:
         The message. Its `key` is the same for every flag about the same store.
     """
+    key = f"{bucket}/{prefix}"
     body = {
         "schema": FLAGS_SCHEMA,
-        "key": f"{bucket}/{prefix}",
+        "key": key,
         "bucket": bucket,
         "scope": scope,
         "reason": reason,
@@ -191,7 +194,7 @@ def flag_message(
         "first_seen": utc_text(first_seen),
         "last_seen": utc_text(last_seen),
     }
-    return Message(queue, FLAGS_SCHEMA, orjson.dumps(body))
+    return Message(queue, FLAGS_SCHEMA, orjson.dumps(body), key=key)
 
 
 def dead_letter(
