@@ -7,7 +7,7 @@ by it once the pin is gone.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blobmap.chunk_keys import ChunkKeyEncoding
 from blobmap.partition import Claim
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from blobmap.arrays import ArrayLayout
     from blobmap.manifest import Blob, Manifest
     from blobmap.resolve import Resolution
+
+_FAR: Final = 2**62
 
 
 def own_claims(manifest: Manifest, arrays: Iterable[Measured]) -> dict[str, Claim]:
@@ -96,9 +98,12 @@ def _key(scope: str, array: Measured) -> str:
 
 
 def _sample(array: Measured) -> str:
-    """A key of the array's objects, below its path; where none can be spelled, one that only a plain prefix covers."""
+    """A key of the array's objects, below its path; where none can be spelled, one that only a plain prefix covers.
+
+    Its indices are far out, so that a rule for a part of the array does not speak for the whole.
+    """
     if array.encoding is not None:
-        return array.encoding.encode((0,) * len(array.layout.shape))
+        return array.encoding.encode((_FAR,) * len(array.layout.shape))
     return array.sample or "-"
 
 

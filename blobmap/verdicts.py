@@ -139,8 +139,10 @@ class Judge:
     def _kept(self, array: Measured, claim: Claim, rule: Blob) -> tuple[Verdict, str, BlobRange]:
         blobs = _range(array, rule, claim.axis)
         said = f"kept: rule {rule.id!r}"
-        if blobs.width is None or blobs.axis is None:
+        if blobs.width is None:
             return "kept", f"{said} is one blob of {format_size(blobs.blob_bytes)}, whatever is added", blobs
+        if blobs.axis is None:
+            return "kept", f"{said} divides a part of the keys that is no axis of this array", blobs
         reason = f"{said}, {blobs.width} indices of axis {blobs.axis} make {format_size(blobs.blob_bytes)} now"
         promised = self._promised(array)
         if blobs.width > 1 and blobs.blob_bytes > promised:

@@ -59,6 +59,15 @@ def test_a_prefix_with_numbers_in_front_of_the_array_divides_no_axis() -> None:
     assert own_claims(Manifest("img", 1, blobs=(blob,)), [measured(levels, 5)]) == {"0/1": Claim("img", blob, None)}
 
 
+def test_a_rule_for_a_part_of_an_array_does_not_claim_it() -> None:
+    part = Blob("b", ("g/tas/c/0",), None)
+    array = [measured(V3, 5)]
+    assert own_claims(Manifest("st", 1, blobs=(part,)), array) == {}
+    assert other_claims("st", [Manifest("", 1, blobs=(Blob("b", ("st/g/tas/c/0/0",), None),))], array) == {}
+    whole = Blob("all", ("g/tas/c",), None)
+    assert own_claims(Manifest("st", 1, blobs=(part, whole)), array) == {"g/tas": Claim("st", whole, None)}
+
+
 def test_own_hot_patterns_and_pins_are_no_claims() -> None:
     manifest = Manifest("st", 1, hot_always=("g/tas/**",), pinned=(Pin("g", "mine"),))
     assert own_claims(manifest, [measured(V3, 5)]) == {}

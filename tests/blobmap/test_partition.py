@@ -175,6 +175,13 @@ def test_new_arrays_are_added_and_what_exists_is_carried_over_as_it_is() -> None
     assert rows["tas"].reason == "kept: rule 'their_name', 7 indices of axis 0 make 320.6 MiB now"
 
 
+def test_a_rule_that_divides_no_axis_is_kept_and_said() -> None:
+    levels = measured(RawArray("0/1", (9, 9), (1, 9), format=2), 60 * GIB)
+    whole = Manifest("st.zarr", 1, blobs=(Blob("b_root", ("",), Bucket(0, 4, "v2_slash")),))
+    (row,) = plan([levels], Before(whole, 1, own_claims(whole, [levels]))).decisions
+    assert row.reason == "kept: rule 'b_root' divides a part of the keys that is no axis of this array"
+
+
 def test_what_another_scope_claims_is_left_alone() -> None:
     claims = {
         "tas": Claim("", Blob("b_root", ("",), None), None),
