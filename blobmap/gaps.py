@@ -4,28 +4,29 @@ from __future__ import annotations
 
 
 class Gaps:
-    """The prefixes and keys that listings of one store could not read.
-
-    Attributes:
-        unreadable: prefixes that could not be listed whole, each the smallest that is known.
-        odd_keys: keys that exist and cannot be addressed.
-    """
+    """The prefixes and keys that listings of one store could not read: each once, in the order of the listing."""
 
     def __init__(self) -> None:
-        self.unreadable: list[str] = []
-        self.odd_keys: list[str] = []
+        self._unreadable: dict[str, None] = {}
+        self._odd_keys: dict[str, None] = {}
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Prefixes that could not be listed whole, each the smallest that is known."""
+        return list(self._unreadable)
+
+    @property
+    def odd_keys(self) -> list[str]:
+        """Keys that exist and cannot be addressed."""
+        return list(self._odd_keys)
 
     def note_unreadable(self, prefix: str) -> None:
         """Remember a prefix that could not be listed."""
-        prefix = printable(prefix)
-        if prefix not in self.unreadable:
-            self.unreadable.append(prefix)
+        self._unreadable[printable(prefix)] = None
 
     def note_odd(self, key: str) -> None:
         """Remember a key that cannot be addressed."""
-        key = printable(key)
-        if key not in self.odd_keys:
-            self.odd_keys.append(key)
+        self._odd_keys[printable(key)] = None
 
     def touching(self, prefix: str) -> tuple[str, ...]:
         """The unreadable prefixes that lie above, at or below a prefix."""
@@ -33,8 +34,10 @@ class Gaps:
 
     def forget(self, prefix: str) -> None:
         """Drop what was noted at or below a prefix: it is listed anew."""
-        for noted in (self.unreadable, self.odd_keys):
-            noted[:] = [key for key in noted if prefix and key != prefix and not key.startswith(prefix + "/")]
+        for noted in (self._unreadable, self._odd_keys):
+            for key in list(noted):
+                if not prefix or key == prefix or key.startswith(prefix + "/"):
+                    noted.pop(key, None)
 
 
 def printable(name: str) -> str:

@@ -38,6 +38,7 @@ def test_each_is_named_once_and_forgotten_below_what_is_listed_anew() -> None:
 
 def test_a_storage_forgets_when_it_lists_anew() -> None:
     storage = Storage(MemoryStore())
-    storage.unreadable.extend(["a/b", "c"])
+    for gap in ("a/b", "c"):
+        storage._gaps.note_unreadable(gap)
     list(storage.pages("a"))
     assert (storage.unreadable, storage.gaps("a"), storage.gaps()) == (["c"], (), ("c",))

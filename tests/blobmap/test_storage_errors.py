@@ -12,7 +12,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import MemoryStore, S3Store
 
 from blobmap.errors import (
     BlobmapError,
@@ -247,6 +247,32 @@ def test_an_anonymous_request_is_not_signed_and_asks_for_no_credentials(
     options = StorageOptions(endpoint=small_s3.endpoint, allow_http=True, anonymous=True)
     assert open_storage("s3://bkt/p", options).get("a/b").data == b"1"
     assert [(seen.path, seen.signed) for seen in small_s3.seen] == [("/bkt/p/a/b", False)]
+
+
+def test_o11_what_was_asked_for_reaches_the_client_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host of a virtual-hosted request cannot be resolved here, so it is looked at before it is sent."""
+    (tmp_path / "credentials").write_text(
+        "[default]\naws_access_key_id = one\naws_secret_access_key = two\naws_session_token = three\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    options = StorageOptions(endpoint="https://s3.example.net", region="eu-central-1", virtual_hosted=True)
+    store = open_storage("s3://bkt/p", options)._reads._store  # type: ignore[union-attr] # a server's
+    assert isinstance(store, S3Store)
+    assert (store.prefix, dict(store.config)) == (
+        "p",
+        {
+            "bucket": "bkt",
+            "endpoint": "https://bkt.s3.example.net",
+            "endpoint_url_s3": "https://bkt.s3.example.net",
+            "region": "eu-central-1",
+            "virtual_hosted_style_request": "true",
+            "access_key_id": "one",
+            "secret_access_key": "two",
+            "session_token": "three",
+        },
+    )
 
 
 def test_o07_a_full_last_page_that_promises_more_is_no_error(small_s3: SmallS3) -> None:
