@@ -16,7 +16,7 @@ from blobmap.claims import resolve_layout
 from blobmap.foreign import is_icechunk, is_reference_json, is_reference_parquet, kind_of_file
 from blobmap.nodes import join, read_body, read_node
 from blobmap.resolve import Trie
-from blobmap.search import around, count_loose, find_nodes
+from blobmap.search import around, count_loose, find_nodes, pages_until
 from blobmap.storage import as_storage
 from blobmap.tally import Count
 from blobmap.walk import Walk
@@ -242,7 +242,7 @@ class _Scanning:
 
     def _count_all(self, folder: str) -> Count:
         count = Count()
-        for page in self._storage.pages(folder):
+        for page in pages_until(self._storage, folder, self._workers.stopping):
             for entry in page:
                 count.add(entry["path"], entry["size"])
         return count

@@ -32,7 +32,7 @@ def find_nodes(storage: Storage, key: str, stopping: Event) -> tuple[tuple[str, 
         of these.
     """
     found: set[str] = set()
-    for page in _pages(storage, key, stopping):
+    for page in pages_until(storage, key, stopping):
         names = "\n".join([entry["path"] for entry in page])
         if "zarr.json" in names or ".z" in names:
             found |= {
@@ -42,7 +42,7 @@ def find_nodes(storage: Storage, key: str, stopping: Event) -> tuple[tuple[str, 
     topmost = tuple(sorted(node for node in found if not any(outer in found for outer in around(node))))
     below = tuple(node + "/" for node in topmost)
     loose = Count()
-    for page in _pages(storage, key, stopping):
+    for page in pages_until(storage, key, stopping):
         count_loose(loose, page, apart_from=below)
     return topmost, loose
 
@@ -62,7 +62,8 @@ def around(key: str) -> Iterator[str]:
         yield key
 
 
-def _pages(storage: Storage, key: str, stopping: Event) -> Iterator[Sequence[Entry]]:
+def pages_until(storage: Storage, key: str, stopping: Event) -> Iterator[Sequence[Entry]]:
+    """The pages of a flat listing, until somebody says that no result is wanted any more."""
     for page in storage.pages(key):
         if stopping.is_set():
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blobmap.arrays import ArrayLayout, GroupLayout
 from blobmap.errors import DocumentError
-from blobmap.layout import Consolidated, read_consolidated, read_v2_group
+from blobmap.layout import Consolidated, read_consolidated, read_v2_group, read_v3
 from blobmap.nodes import Node, join, read_named, read_node
 from blobmap.search import count_loose, find_nodes
 from blobmap.tally import Count
@@ -101,7 +101,7 @@ class Walk:
         children = [self._below(prefix) for prefix in level.prefixes]
         if group.zarr_format == 3 and ".zarray" in names:
             self.fail(group.path, f"{key or 'the root'}: zarr.json says group and .zarray says array")
-        if group.zarr_format == 2 and names & {".zattrs", ".zmetadata"}:
+        if group.zarr_format == 2 and names & {".zattrs", ".zmetadata", "zarr.json"}:
             self._workers.do(lambda: self._details(group, names), lambda found: self._opened(*found, children))
         else:
             self._opened(group, None, None, children)
@@ -111,6 +111,7 @@ class Walk:
         key = join(self._scope, group.path)
         problem = consolidated = None
         try:
+            self._check_other_format(key, names)
             if ".zmetadata" in names and (named := read_named(self._storage, join(key, ".zmetadata"))):
                 consolidated = read_consolidated(*named)
             zattrs = read_named(self._storage, join(key, ".zattrs")) if ".zattrs" in names else None
@@ -119,6 +120,12 @@ class Walk:
         except DocumentError as error:
             problem = str(error)
         return group, consolidated, problem
+
+    def _check_other_format(self, key: str, names: set[str]) -> None:
+        """Raise DocumentError where a v2 group has a `zarr.json` that is none of a group."""
+        named = read_named(self._storage, join(key, "zarr.json")) if "zarr.json" in names else None
+        if named is not None and isinstance(read_v3("", "", *named), ArrayLayout):
+            raise DocumentError(f"{key or 'the root'}: zarr.json says array and .zgroup says group")
 
     def _opened(
         self, group: GroupLayout, consolidated: Consolidated | None, problem: str | None, children: Sequence[str]

@@ -390,3 +390,12 @@ def test_an_array_whose_other_document_went_away_meanwhile_is_what_it_is() -> No
     layout = survey(store_objects("st", [TREE[0]])).arrays[0].layout
     store = MemoryStore()
     assert settle_node(Storage(store), "st", layout, {"zarr.json", ".zarray"}) == layout
+
+
+def test_a_group_may_be_one_of_both_formats_and_no_array_of_the_other() -> None:
+    objects = store_objects("st", [RawArray("g/a", (3,), (1,), format=2)])
+    assert counts(survey({**objects, "st/g/zarr.json": group_v3()})) == {"g/a": (3, 12)}
+    array = RawArray("g", (3,), (1,)).documents()["zarr.json"]
+    found = survey({**objects, "st/g/zarr.json": array})
+    assert found.problems == ("st/g: zarr.json says array and .zgroup says group",)
+    assert "g/a" in counts(found)
