@@ -33,13 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 SCHEMA_VERSION: Final = 3
-SCHEMA_FILE: Final = "manifest-v3.schema.json"
-"""The JSON Schema of the format, a file of this package."""
 MAX_BYTES: Final = 64 * 2**20
 """A longer manifest is refused unread."""
-MAX_EXCLUSIVE: Final = 2**63
-"""`width` and `index` lie below this."""
 
+# `width` and `index` lie below this.
+_TOO_LARGE: Final = 2**63
 _FILE: Final = "manifest.json"
 # What this project keeps beside the manifests: below it nothing is one.
 _OWN: Final = ".blobmap"
@@ -69,8 +67,8 @@ class Bucket:
     key_encoding: KeyEncoding
 
     def __post_init__(self) -> None:
-        check_integer("index", self.index, least=0, below=MAX_EXCLUSIVE)
-        check_integer("width", self.width, least=1, below=MAX_EXCLUSIVE)
+        check_integer("index", self.index, least=0, below=_TOO_LARGE)
+        check_integer("width", self.width, least=1, below=_TOO_LARGE)
         if self.key_encoding not in _KEY_ENCODINGS:
             refuse("key_encoding", self.key_encoding, ", ".join(map(repr, _KEY_ENCODINGS)))
 

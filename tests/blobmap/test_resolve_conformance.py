@@ -1,6 +1,9 @@
-"""Every answer of the conformance stores comes out."""
+"""Every answer of the conformance stores comes out, and every one that was frozen."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,7 @@ from blobmap.resolve import Resolution, Trie
 from tests.support import brute_force, conformance
 
 CASES = conformance.cases()
+FROZEN = Path(__file__).parents[1] / "golden" / "resolutions.json"
 
 
 def spoken(resolution: Resolution) -> str:
@@ -50,3 +54,13 @@ def test_all_stores_of_one_policy_live_in_one_trie() -> None:
             if not key.startswith("elsewhere/") and spoken(resolution := trie.lookup(key)) != answer
         ]
         assert differing == []
+
+
+def test_a_key_keeps_its_blob_for_ever() -> None:
+    frozen = json.loads(FROZEN.read_text(encoding="utf-8"))
+    manifests = [parse_manifest(json.dumps(document).encode(), source="frozen") for document in frozen["manifests"]]
+    trie = Trie()
+    trie.add_all(manifests)
+    answers = [(key, Resolution(*answer)) for key, *answer in frozen["answers"]]
+    assert [(key, trie.lookup(key)) for key, _ in answers] == answers
+    assert [(key, brute_force.resolve(manifests, key)) for key, _ in answers] == answers
