@@ -4,15 +4,16 @@ One such key makes the library give up the whole page that holds it, and the mes
 is asked for again as the server has it, where that is possible; else the key and the page with it are left out and
 named.
 
-Where the rule comes from: `object_store::path::Path::parse`, as obstore 0.12.1 behaves.
+What makes a key odd is in `store_keys`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from blobmap.objects import Level
+from blobmap.store_keys import is_addressable, odd_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from blobmap.gaps import Gaps
     from blobmap.objects import Entry, RawPage
 
-_CONTROL = re.compile("[\x00-\x1f\x7f]")
-_ODD_LETTER = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are bytes that are no UTF-8
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))", re.DOTALL)
 _NAMED = re.compile(r'\bpath: "((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
@@ -106,7 +105,7 @@ class Fence:
         objects: list[Entry] = []
         for page in raw:
             for prefix in page.prefixes:
-                if _is_addressable(prefix[:-1]):
+                if is_addressable(prefix[:-1]):
                     prefixes.append(prefix[:-1])
                 else:
                     self._note(prefix)
@@ -115,9 +114,9 @@ class Fence:
 
     def _is_good(self, entry: Entry) -> bool:
         key = entry["path"]
-        if _is_addressable(key):
+        if is_addressable(key):
             return True
-        marks_directory = key.endswith("/") and entry["size"] == 0 and _is_addressable(key[:-1])
+        marks_directory = key.endswith("/") and entry["size"] == 0 and is_addressable(key[:-1])
         if key and not marks_directory:
             self._note(key)
         return False
@@ -127,61 +126,15 @@ class Fence:
         self._gaps.note_unreadable(odd_part(key).prefix)
 
 
-class OddPart(NamedTuple):
-    """Where a key is odd.
-
-    Attributes:
-        prefix: the key up to its first odd segment; it ends in `/` where the key goes on.
-        behind: the least valid key greater than all that begins with `prefix`.
-    """
-
-    prefix: str
-    behind: str
-
-
-def odd_part(key: str) -> OddPart:
-    """Find the first segment of a key that cannot be addressed; the last one where all can."""
-    segments = key.split("/")
-    place = next((place for place, segment in enumerate(segments) if _is_odd(segment)), len(segments) - 1)
-    name = segments[place]
-    base = "".join(f"{segment}/" for segment in segments[:place])
-    goes_on = place + 1 < len(segments)
-    control = _CONTROL.search(name)
-    if control is not None:
-        # Every name that continues so is odd as well.
-        behind = name[: control.start()] + (" " if control.group() < " " else "\x80")
-    else:
-        behind = name + ("0" if goes_on else " ")  # the character behind "/", and the first valid one
-    return OddPart(base + name + ("/" if goes_on else ""), base + behind)
-
-
 def key_in_error(text: str) -> str:
     """The key that the library's message names, from the part of it that is escaped and so unambiguous."""
     found = _NAMED.search(text)
     return _ESCAPE.sub(_unescaped, found.group(1)) if found else ""
 
 
-def valid_offset(after: str) -> str | None:
-    """The longest start of `after` that the library takes as an offset; None where there is none."""
-    kept: list[str] = []
-    for segment in after.split("/"):
-        if _is_odd(segment):
-            break
-        kept.append(segment)
-    return "/".join(kept) or None
-
-
 def _unescaped(found: re.Match[str]) -> str:
     code, letter = found.groups()
     return chr(int(code, 16)) if code else _ESCAPED.get(letter, letter)
-
-
-def _is_addressable(key: str) -> bool:
-    return not any(_is_odd(segment) for segment in key.split("/"))
-
-
-def _is_odd(segment: str) -> bool:
-    return segment in {"", ".", ".."} or _ODD_LETTER.search(segment) is not None
 
 
 def _common_prefix(prefix: str, after: str | None, key: str) -> str:

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 
 from blobmap.errors import RefusedError, UnavailableError
 from blobmap.objects import RawPage
+from blobmap.s3_address import bucket_url, is_anonymous, known_credentials, region_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,6 +103,25 @@ class RawListing:
             raise kind(f"{self.name}: the server did not list odd keys (HTTP {error.code})") from error
         except OSError as error:
             raise UnavailableError(f"{self.name}: the server did not list odd keys: {error}") from error
+
+
+def raw_listing_of(
+    config: Mapping[str, str], environment: Mapping[str, str], *, name: str, root: str, timeout_s: float
+) -> RawListing | None:
+    """The listing of the bucket of a store; None where only the client library has the credentials (those of a role).
+
+    Args:
+        config: of an obstore S3Store, as it gives it back.
+        environment: the variables that it was made under.
+        name: what messages call it.
+        root: prefix of the bucket at which the store begins.
+        timeout_s: seconds that one request may take.
+    """
+    credentials = None if is_anonymous(config, environment) else known_credentials(config, environment)
+    if credentials is None and not is_anonymous(config, environment):
+        return None
+    url, region = bucket_url(config, environment), region_of(config, environment)
+    return RawListing(name, url, region, credentials, root, timeout_s)
 
 
 def _read_page(text: str, base_length: int) -> RawPage:

@@ -20,19 +20,11 @@ from blobmap.local_files import LocalFiles, local_directory
 from blobmap.local_writes import LocalWrites
 from blobmap.object_listing import ObjectListing
 from blobmap.objects import Body, Entry, Level, RawPage, check_size
-from blobmap.odd_keys import OddKeyError, key_in_error, valid_offset
-from blobmap.raw_listing import RawListing
-from blobmap.s3_address import (
-    DEFAULT_EXCLUDE,
-    S3Address,
-    StorageOptions,
-    bucket_url,
-    is_anonymous,
-    known_credentials,
-    region_of,
-    s3_address,
-)
+from blobmap.odd_keys import OddKeyError, key_in_error
+from blobmap.raw_listing import RawListing, raw_listing_of
+from blobmap.s3_address import DEFAULT_EXCLUDE, S3Address, StorageOptions, s3_address
 from blobmap.store_faults import translate
+from blobmap.store_keys import check_key, check_prefix, valid_offset
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -94,16 +86,18 @@ class Storage:
                 is forgotten.
 
         Raises:
+            UsageError: `prefix` is none.
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
+        check_prefix(prefix, self.name)
         if after is None:
             self._gaps.forget(prefix)
         return self._reads.pages(prefix, after)
 
     def level(self, prefix: str = "") -> Level:
         """What lies directly below `prefix`: deeper prefixes, and objects. Raises as `pages`."""
-        return self._reads.level(prefix)
+        return self._reads.level(check_prefix(prefix, self.name))
 
     def get(self, key: str, *, limit: int | None = None) -> Body:
         """The bytes of an object and the etag that came with them.
@@ -118,7 +112,7 @@ class Storage:
             UnavailableError: the store cannot be reached, or fails.
             RefusedError: the store does not serve us.
         """
-        return self._reads.get(_addressable(key, self.name), limit)
+        return self._reads.get(check_key(key, self.name), limit)
 
     def create(self, key: str, data: bytes) -> str | None:
         """Write an object that must not exist yet; returns its etag.
@@ -128,22 +122,22 @@ class Storage:
             RefusedError: the store cannot write on condition, or does not serve us; nothing was written.
             UnavailableError: the store failed; the object may have been written.
         """
-        return self._writes.create(_addressable(key, self.name), data)
+        return self._writes.create(check_key(key, self.name), data)
 
     def update(self, key: str, data: bytes, etag: str) -> str | None:
         """Replace the object that still has this etag, the one of the `get` that was read; returns the new etag.
 
         Raises as `create`; ConflictError where the object has another etag or is gone.
         """
-        return self._writes.update(_addressable(key, self.name), data, etag)
+        return self._writes.update(check_key(key, self.name), data, etag)
 
     def put(self, key: str, data: bytes) -> str | None:
         """Write an object whatever is there; returns its etag. Raises as `create`, but never ConflictError."""
-        return self._writes.put(_addressable(key, self.name), data)
+        return self._writes.put(check_key(key, self.name), data)
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
-        self._writes.delete(_addressable(key, self.name))
+        self._writes.delete(check_key(key, self.name))
 
     @property
     def unreadable(self) -> list[str]:
@@ -172,7 +166,7 @@ class _Objects:
             self, gaps, exclude=exclude, raw_keys=is_s3, from_bucket_root=is_s3 and not self._root
         )
         self._is_known_to_answer = not is_s3
-        self._raw = _raw_listing(store, name, os.environ) if isinstance(store, S3Store) else None
+        self._raw = _raw_listing(store, name) if isinstance(store, S3Store) else None
 
     def pages(self, prefix: str, after: str | None) -> Iterator[Sequence[Entry]]:
         empty = True
@@ -349,27 +343,15 @@ def _open_s3(address: S3Address, options: StorageOptions) -> Storage:
     return Storage(store, name=address.name, exclude=options.exclude)
 
 
-def _raw_listing(store: S3Store, name: str, environment: Mapping[str, str]) -> RawListing | None:
-    """The same bucket for listings by hand; None where only the library has the credentials (a role of the machine)."""
-    config = cast("Mapping[str, str]", store.config)
-    anonymous = is_anonymous(config, environment)
-    credentials = None if anonymous else known_credentials(config, environment)
-    if store.credential_provider is not None or (credentials is None and not anonymous):
+def _raw_listing(store: S3Store, name: str) -> RawListing | None:
+    """The same bucket for listings by hand; None where only the library has the credentials."""
+    if store.credential_provider is not None:
         return None
-    return RawListing(
-        name,
-        bucket_url(config, environment),
-        region_of(config, environment),
-        credentials,
-        str(store.prefix or ""),
-        _raw_timeout_s(store),
-    )
-
-
-def _raw_timeout_s(store: S3Store) -> float:
-    """A part of the time that one request of the store may take, as it may be tried more than once."""
     timeout = (store.client_options or {}).get("timeout")
-    return timeout.total_seconds() / 2 if isinstance(timeout, timedelta) else _RAW_TIMEOUT_S
+    # A part of the time that a request of the store may take, as it may be tried more than once.
+    timeout_s = timeout.total_seconds() / 2 if isinstance(timeout, timedelta) else _RAW_TIMEOUT_S
+    config = cast("Mapping[str, str]", store.config)
+    return raw_listing_of(config, os.environ, name=name, root=store.prefix or "", timeout_s=timeout_s)
 
 
 def _name_of(store: ObjectStore) -> str:
@@ -379,10 +361,3 @@ def _name_of(store: ObjectStore) -> str:
     if isinstance(store, S3Store):
         return "/".join(["s3:/", store.config.get("bucket", ""), *([str(prefix)] if prefix else [])])
     return str(prefix or store)
-
-
-def _addressable(key: str, name: str) -> str:
-    """A key as it is: obstore drops outer slashes silently, and would so read the neighbour."""
-    if not key or key.startswith("/") or key.endswith("/"):
-        raise MissingError(f"{name}: {key!r} is no key of an object: it is empty, or starts or ends with '/'")
-    return key

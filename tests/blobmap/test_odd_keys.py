@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from blobmap.gaps import Gaps
 from blobmap.objects import RawPage
-from blobmap.odd_keys import Fence, OddKeyError, key_in_error, valid_offset
+from blobmap.odd_keys import Fence, OddKeyError, key_in_error
 from blobmap.storage import Storage, open_storage
+from blobmap.store_keys import valid_offset
 from tests.support.backends import Backend, at_gateway, small_options
 
 if TYPE_CHECKING:

@@ -99,6 +99,15 @@ def test_a_key_that_holds_nothing_is_missing(backend: Backend, key: str) -> None
         backend.open().get(key)
 
 
+@pytest.mark.parametrize("prefix", ["/a", "a/", "a//b", "/", "a/../b", "."])
+def test_what_is_no_prefix_is_not_taken_for_an_empty_one(backend: Backend, prefix: str) -> None:
+    backend.fill("a/b")
+    storage = backend.open()
+    for act in (lambda: storage.pages(prefix), lambda: storage.level(prefix)):
+        with pytest.raises(UsageError, match="is no prefix: allowed are segments"):
+            act()
+
+
 def test_a_body_beyond_the_limit_is_not_read(backend: Backend) -> None:
     storage = backend.open()
     storage.put("a/b", b"12345")
