@@ -66,7 +66,7 @@ class ServiceProcess:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the process, not to its helpers.
+        """Send a signal to the process, not to its helpers. After SIGSTOP it has stopped, every thread of it.
 
         Raises:
             ServiceError: The process has ended.
@@ -74,6 +74,8 @@ class ServiceProcess:
         if not self.running:
             raise ServiceError(f"process {self.pid} has ended, {number.name} cannot be sent{self.tail()}")
         os.kill(self.pid, number)
+        if number is signal.SIGSTOP:  # a thread on another core goes on until it next enters the kernel
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def stop(self, timeout_s: float) -> None:
         """End the process in order (SIGTERM), then whatever its group left behind.

@@ -28,7 +28,8 @@ def powerless() -> Iterator[Path]:
     finally:
         if is_root:
             os.seteuid(0)
-        for path in [directory, *directory.rglob("*")]:
-            if path.is_dir() and not path.is_symlink():
-                path.chmod(0o700)
+        directory.chmod(0o700)
+        for above, names, _ in os.walk(directory):  # looks into each of the names only after this
+            for name in names:
+                (Path(above) / name).chmod(0o700)
         shutil.rmtree(directory)
