@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import blobmap
 from blobmap.errors import BlobmapError, UsageError
@@ -18,6 +18,7 @@ from consumer import assembly
 from consumer.broker import connect
 from consumer.configuration import load_settings
 from consumer.daemon import Daemon
+from consumer.dead import add_arguments, run_dead
 from consumer.declare import declare
 from consumer.demo import run_demo
 from consumer.retry import persist
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from consumer.settings import Amqp, Settings
+
+T = TypeVar("T")
 
 _PROGRAM = "blobmap-consumer"
 
@@ -47,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     configure_logs(verbose=args.verbose, quiet=args.run is _demo)
     try:
-        args.run(args)
+        code: int | None = args.run(args)
     except KeyboardInterrupt:
         _say("interrupted")
         return EXIT_INTERRUPTED
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  # the last door: no traceback reaches a user who did not ask for one
         what = f"{type(error).__name__}: {error} (a bug of ours; -v shows where)"
         return _report(error, what, EXIT_BUG, verbose=args.verbose)
-    return 0
+    return code or 0
 
 
 def _report(error: BaseException, what: str, code: int, *, verbose: bool) -> int:
@@ -82,12 +85,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, run in (
         ("run", "resolve events, tell movers, flag what nobody has partitioned", _run),
+        ("dead", "look at what could not be handled, send it back to be tried again, or let it go", _dead),
         ("setup", "declare exchanges and queues at the broker, so that the gateway can start", _setup),
         ("demo", "show all of it on a small store: no broker, no root, nothing left behind", _demo),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         _add_global_options(command, after=True)
         command.set_defaults(run=run)
+        if name == "dead":
+            add_arguments(command)
         if name == "demo":
             command.add_argument("--dir", type=Path, help="where to put bucket and manifests, and leave them")
     return parser
@@ -118,6 +124,11 @@ async def _serve(settings: Settings) -> None:
     await daemon.run(stop)
 
 
+def _dead(args: argparse.Namespace) -> int:
+    settings = load_settings(args.config)
+    return _run_loop(lambda: run_dead(settings, args))
+
+
 def _setup(args: argparse.Namespace) -> None:
     settings = load_settings(args.config)
     if settings.amqp is None:
@@ -144,8 +155,8 @@ def _demo(args: argparse.Namespace) -> None:
     _run_loop(lambda: run_demo(args.dir))
 
 
-def _run_loop(main_: Callable[[], Coroutine[object, object, None]]) -> None:
+def _run_loop(main_: Callable[[], Coroutine[object, object, T]]) -> T:
     """Runs on uvloop where it is installed."""
     factory = importlib.import_module("uvloop").new_event_loop if importlib.util.find_spec("uvloop") else None
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main_())
+        return runner.run(main_())

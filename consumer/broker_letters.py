@@ -1,0 +1,145 @@
+"""The dead letters at a broker, for a command that a person waits for: one at a time, each confirmed.
+
+The connection is ours (any vhost, TLS, errors translated), the rest is aio-pika's.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import aio_pika
+from aio_pika.abc import UnderlayConnection
+from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
+from aio_pika.tools import OneShotCallback
+from yarl import URL
+
+from blobmap.errors import RefusedError, UnavailableError
+from consumer.amqp_faults import in_session
+from consumer.broker import connect
+from consumer.letters import Letter, read_letter
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import aiormq
+    from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+
+    from consumer.address import Address
+
+# A broker under an alarm confirms nothing.
+_CONFIRM_S = 30.0
+
+
+class _Connection(aio_pika.Connection):
+    """aio-pika on a connection that is open already."""
+
+    def __init__(self, opened: aiormq.Connection) -> None:
+        super().__init__(URL("amqp://"))
+        closed = OneShotCallback(self._on_connection_close)
+        opened.closing.add_done_callback(closed)
+        self.transport = UnderlayConnection(opened, closed)
+        self.connected.set()
+
+
+class BrokerLetters:
+    """The queue of the dead letters. Use `open_broker_letters`."""
+
+    def __init__(self, connection: _Connection, queue: AbstractQueue) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._outgoing: AbstractChannel | None = None
+
+    async def count(self) -> int:
+        """How many lie there now, those with a consumer not counted."""
+        with in_session(f"queue {self._queue.name!r}"):
+            return (await self._queue.declare()).message_count or 0
+
+    async def held(self, most: int) -> AsyncIterator[_BrokerLetter]:
+        """Gives the letters, oldest first, at most so many. What is not settled goes back with the connection."""
+        for _ in range(most):
+            with in_session(f"queue {self._queue.name!r}"):
+                message = await self._queue.get(fail=False, timeout=_CONFIRM_S)
+            if message is None:
+                return
+            yield _BrokerLetter(self, message)
+
+    async def publish(self, letter: Letter) -> None:
+        """Publishes the body of a letter as it was published first. Returns when a queue has it.
+
+        Raises:
+            RefusedError: it is not known where that was, or the exchange is gone.
+            UnavailableError: no queue took it.
+            LostError: the connection is gone.
+        """
+        if letter.exchange is None:
+            raise RefusedError("it is not known where it was published")
+        place = f"exchange {letter.exchange!r} with routing key {letter.routing_key!r}"
+        with in_session(place):
+            try:
+                await self._publish(letter, letter.exchange)
+            except DeliveryError as error:
+                raise UnavailableError(f"{place}: no queue takes it") from error
+            except ChannelNotFoundEntity as error:  # closes the channel
+                self._outgoing = None
+                raise RefusedError(f"{place}: there is no such exchange") from error
+
+    async def _publish(self, letter: Letter, exchange_name: str) -> None:
+        if self._outgoing is None:
+            self._outgoing = self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            await self._outgoing.initialize()
+        if exchange_name:
+            exchange = await self._outgoing.get_exchange(exchange_name, ensure=True)
+        else:
+            exchange = self._outgoing.default_exchange
+        message = aio_pika.Message(
+            letter.body,
+            content_type="application/json",
+            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+            timestamp=None if letter.first_seen is None else datetime.fromisoformat(letter.first_seen),
+        )
+        await exchange.publish(message, letter.routing_key, mandatory=True, timeout=_CONFIRM_S)
+
+
+class _BrokerLetter:
+    """One letter, which nobody else is given meanwhile."""
+
+    def __init__(self, letters: BrokerLetters, message: AbstractIncomingMessage) -> None:
+        self._letters = letters
+        self._message = message
+        self.letter = read_letter(message.headers, message.body)
+
+    async def requeue(self) -> None:
+        """See `letters.HeldLetter`: published and confirmed first, so that an interruption leaves two, never none."""
+        await self._letters.publish(self.letter)
+        await self.drop()
+
+    async def drop(self) -> None:
+        """See `letters.HeldLetter`."""
+        with in_session("dead letter"):
+            await self._message.ack()
+
+
+@asynccontextmanager
+async def open_broker_letters(address: Address, queue: str) -> AsyncIterator[BrokerLetters]:
+    """Connects as long as the context lasts.
+
+    Args:
+        address: where the broker is.
+        queue: queue of the dead letters.
+
+    Raises:
+        UnavailableError: the broker cannot be reached, or there is no such queue.
+        RefusedError: the broker does not serve us.
+    """
+    async with connect(address) as opened:
+        connection = _Connection(opened)
+        try:
+            with in_session(f"queue {queue!r}"):
+                channel = connection.channel(publisher_confirms=False)
+                await channel.initialize()
+                found = await channel.get_queue(queue)
+            yield BrokerLetters(connection, found)
+        finally:
+            await connection.close()
