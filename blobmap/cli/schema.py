@@ -6,7 +6,6 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from blobmap.cli.output import write
-from blobmap.manifest import SCHEMA_FILE
 
 if TYPE_CHECKING:
     import argparse
@@ -20,5 +19,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the schema as it is shipped."""
     del args
-    write(resources.files("blobmap").joinpath(SCHEMA_FILE).read_text(encoding="utf-8"))
+    write(resources.files("blobmap").joinpath("manifest-v3.schema.json").read_text(encoding="utf-8"))
     return 0
