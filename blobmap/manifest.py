@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 SCHEMA_VERSION: Final = 3
+SCHEMA_FILE: Final = "manifest-v3.schema.json"
+"""The JSON Schema of the format, a file of this package."""
 MAX_BYTES: Final = 64 * 2**20
 """A longer manifest is refused unread."""
 

@@ -16,6 +16,7 @@ from blobmap import manifest as manifest_module
 from blobmap.errors import ManifestError
 from blobmap.manifest import (
     MAX_BYTES,
+    SCHEMA_FILE,
     Blob,
     Bucket,
     Manifest,
@@ -31,7 +32,7 @@ from blobmap.resolve import Trie
 from tests.support import conformance
 from tests.support.strategies import AWKWARD, manifests
 
-SCHEMA = json.loads(resources.files("blobmap").joinpath("manifest-v3.schema.json").read_bytes())
+SCHEMA = json.loads(resources.files("blobmap").joinpath(SCHEMA_FILE).read_bytes())
 VALIDATOR = Draft202012Validator(SCHEMA)
 CASES = conformance.cases()
 FULL: dict[str, Any] = {
