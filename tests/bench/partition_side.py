@@ -93,7 +93,7 @@ def _status(field: str) -> int:
 
 
 def main(backend: str, place: str, objects: int) -> None:
-    """Open the store, say `ready`, then do what is asked."""
+    """Open the store, then do what is asked."""
     store: ObjectStore
     if backend == "memory":
         store = _memory_store(objects)
@@ -107,9 +107,8 @@ def main(backend: str, place: str, objects: int) -> None:
             pass
 
     work = {"list": bare_listing, "partition": lambda: partition_store(store, ManifestStore(MemoryStore()), SCOPE)}
-    print("ready", flush=True)  # noqa: T201 - this is how the two processes talk
     for line in sys.stdin:
-        print(json.dumps(_measure(work[line.strip()])), flush=True)  # noqa: T201
+        print(json.dumps(_measure(work[line.strip()])), flush=True)  # noqa: T201 - this is how the two processes talk
 
 
 if __name__ == "__main__":
