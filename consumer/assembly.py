@@ -26,6 +26,7 @@ def names(settings: Settings) -> Names:
         objects=settings.topology.objects,
         flags=settings.topology.flags,
         dead=settings.topology.dead,
+        journal=settings.topology.journal,
     )
 
 
@@ -39,10 +40,12 @@ def plan(settings: Settings) -> Plan:
     return Plan(
         dialect=settings.source.dialect,
         rules=Rules(own_principals=settings.principals.ignore, manifest_roots=_roots_in_buckets(settings)),
-        queues={bucket.name: _queues(settings, bucket.name) for bucket in settings.bucket},
+        movers={bucket.name: _movers(settings, bucket.name) for bucket in settings.bucket},
         dead=settings.topology.dead,
+        journal=settings.topology.journal,
         batch_objects=settings.sink.batch_objects,
         batch_s=settings.sink.batch_ms / 1000,
+        patience_s=settings.sink.patience_s,
     )
 
 
@@ -51,11 +54,12 @@ def manifest_roots(settings: Settings) -> Mapping[str, tuple[str, StorageOptions
     return {bucket.name: (bucket.manifests, _storage_options(settings, bucket)) for bucket in settings.bucket}
 
 
-def _queues(settings: Settings, bucket: str) -> tuple[str, ...]:
+def _movers(settings: Settings, bucket: str) -> dict[str, str]:
+    """The movers of a bucket with their queues; one that has no name has its queue's."""
     topology = names(settings)
     if not settings.mover:
-        return (topology.mover_queue(None),)
-    return tuple(topology.mover_queue(mover.name) for mover in settings.mover if bucket in mover.buckets)
+        return {topology.objects: topology.mover_queue(None)}
+    return {mover.name: topology.mover_queue(mover.name) for mover in settings.mover if bucket in mover.buckets}
 
 
 def _roots_in_buckets(settings: Settings) -> dict[str, tuple[str, ...]]:

@@ -10,10 +10,11 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiormq
+from aiormq.connection import TransportFactory
 from yarl import URL
 
 from blobmap.errors import UsageError
@@ -21,16 +22,23 @@ from consumer.amqp_faults import connecting
 from consumer.declare import declare
 from consumer.intake import BrokerSource
 from consumer.outlet import BrokerSink
+from consumer.watchdog import watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from consumer.address import Address
+    from consumer.ports import Status
     from consumer.topology import Topology
 
-_CONNECT_S = 10.0
-_CLOSE_S = 5.0
+# With the longest delay between two tries well below the 15 s in which a broker that is back must be noticed.
+_CONNECT_S = 5.0
+
+# The broker takes us for dead after twice this; we notice a dead broker sooner, by asking it.
 _HEARTBEAT_S = 10
+
+# A broker under an alarm does not answer, and one that is gone never will.
+CLOSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,9 @@ class Session:
 
 
 @asynccontextmanager
-async def open_session(address: Address, topology: Topology, *, queue: str, prefetch: int) -> AsyncIterator[Session]:
+async def open_session(
+    address: Address, topology: Topology, *, queue: str, prefetch: int, status: Status, close_s: float = CLOSE_S
+) -> AsyncIterator[Session]:
     """Connects, declares and consumes, as long as the context lasts.
 
     Args:
@@ -50,6 +60,8 @@ async def open_session(address: Address, topology: Topology, *, queue: str, pref
         topology: what has to exist.
         queue: what is consumed.
         prefetch: deliveries that may be unacknowledged.
+        status: where it is said that the broker is blocked.
+        close_s: seconds that closing the source, and each connection, may take.
 
     Yields:
         Source and sink.
@@ -59,39 +71,64 @@ async def open_session(address: Address, topology: Topology, *, queue: str, pref
         RefusedError: the broker does not serve us.
         UsageError: what exists there differs from what has to.
     """
-    async with connect(address) as outgoing, connect(address) as incoming:
+    async with connect(address, close_s=close_s) as outgoing, connect(address, close_s=close_s) as incoming:
         await declare(outgoing, topology)
         sink = await BrokerSink.open(outgoing, topology)
         source = await BrokerSource.open(incoming, queue, prefetch=prefetch)
         for connection in (outgoing, incoming):
             connection.closing.add_done_callback(lambda _: source.end("the connection to the broker was closed"))
-        try:
-            yield Session(source, sink)
-        finally:
-            await source.close()
+        async with watching(source, sink, status):
+            try:
+                yield Session(source, sink)
+            finally:
+                await source.close(timeout_s=close_s)
 
 
 @asynccontextmanager
-async def connect(address: Address) -> AsyncIterator[aiormq.Connection]:
+async def connect(address: Address, *, close_s: float = CLOSE_S) -> AsyncIterator[aiormq.Connection]:
     """Holds one connection as long as the context lasts. Raises as `open_session`."""
-    connection = aiormq.Connection(_url(address), context=_tls(address))
+    transport = _Transport(_tls(address))
+    connection = aiormq.Connection(_url(address), transport_factory=transport)
     connection.vhost = address.vhost  # as it is: aiormq's own reading of the path loses some characters
-    with connecting(str(address), address.vhost):
-        async with asyncio.timeout(_CONNECT_S):
-            await connection.connect()
     try:
+        with connecting(str(address), address.vhost):
+            async with asyncio.timeout(_CONNECT_S):
+                await connection.connect()
         yield connection
     finally:
-        await _close(connection)
+        await _close(connection, transport, close_s)
 
 
-async def _close(connection: aiormq.Connection) -> None:
-    """Says goodbye, but not for long: a broker under an alarm does not answer."""
+class _Transport(TransportFactory):
+    """Opens a stream and keeps hold of it, so that it can be cut when the other end says nothing any more."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Opens the stream; aiormq's way to make a TLS context is left aside."""
+        reader, self._writer = await asyncio.open_connection(url.host, url.port, ssl=self._tls)
+        return reader, self._writer
+
+    def cut(self) -> None:
+        """Ends the stream without a word; a second time does nothing."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+
+async def _close(connection: aiormq.Connection, transport: _Transport, close_s: float) -> None:
+    """Says goodbye, but not for long, and then hangs up: what waits for the connection ends with it."""
+    if not connection.is_opened:
+        transport.cut()
+        return
     try:
-        async with asyncio.timeout(_CLOSE_S):
+        async with asyncio.timeout(close_s):
             await connection.close()
     except TimeoutError:
         return
+    finally:
+        transport.cut()
 
 
 def _url(address: Address) -> URL:

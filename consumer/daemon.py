@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 
-from blobmap.errors import BlobmapError, UnavailableError
+from blobmap.errors import BlobmapError
 from consumer import assembly
-from consumer.broker import open_session
+from consumer.broker import CLOSE_S
 from consumer.catalog import load_catalog
 from consumer.embedded import EmbeddedQueue
 from consumer.flags import FlagBook
 from consumer.ndjson import NdjsonSink
 from consumer.pipeline import Pipeline
 from consumer.ports import Status
-from consumer.retry import growing_delays, persist
+from consumer.records import OBJECTS_SCHEMA
 from consumer.settings import Http
+from consumer.supervision import Supervisor
 from consumer.topology import topology
+from consumer.until import in_time, until
 from consumer.web import health_routes, serve_http
 from consumer.webhook import events_route
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator
 
     from aiohttp.web import AbstractRouteDef
 
     from blobmap.resolve import Trie
-    from consumer.broker import Session
-    from consumer.ports import Sink, Source
+    from consumer.ports import Journal, Sink, Source
+    from consumer.records import Message
     from consumer.settings import Amqp, Embedded, Settings
-
-T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
 # Of the time that a stop may take; what is left is for closing connections.
 _SHARE_OF_GRACE = 0.6
 
-# A session that lasted this long has worked: the next loss begins with short delays again.
-_WORKED_S = 60.0
+# For each step of closing a session.
+_SHARE_OF_CLOSING = 0.05
 
 
 class Daemon:
@@ -95,65 +95,63 @@ class Daemon:
             inbox = events_route(queue, token=http.token.get_secret_value())
             async with self._http(http, inbox), self._manifests(stop):
                 if not stop.is_set():
-                    await self._pump(queue, queue, stop)
+                    await self._pump(queue, queue, queue, stop)
         finally:
             await queue.close()
 
     async def _run_with_broker(self, amqp: Amqp, stop: asyncio.Event) -> None:
-        async with self._http(self._settings.http), self._manifests(stop):
-            delays = growing_delays()
-            while not stop.is_set():
-                opened = await until(stop, self._reach(amqp))
-                if opened is None:
-                    return
-                closing, session = opened
-                began_s = asyncio.get_running_loop().time()
-                try:
-                    async with closing:
-                        await self._pump(session.source, session.sink, stop)
-                except UnavailableError as error:
-                    _log.warning("session lost", reason=str(error))
-                    if asyncio.get_running_loop().time() - began_s > _WORKED_S:
-                        delays = growing_delays()
-                    await until(stop, asyncio.sleep(next(delays)))
-
-    async def _reach(self, amqp: Amqp) -> tuple[AsyncExitStack, Session]:
-        """Opens a session, as soon as the broker is there."""
-        address = amqp.address()
-        laid_out = topology(assembly.names(self._settings), assembly.movers(self._settings))
-        source = self._settings.source
-
-        async def attempt() -> tuple[AsyncExitStack, Session]:
-            closing = AsyncExitStack()
-            session = await closing.enter_async_context(
-                open_session(address, laid_out, queue=source.queue, prefetch=source.prefetch)
+        settings = self._settings
+        supervisor = Supervisor(
+            amqp.address(),
+            topology(assembly.names(settings), assembly.movers(settings)),
+            queue=settings.source.queue,
+            prefetch=settings.source.prefetch,
+            give_up_s=amqp.give_up_s,
+            close_s=min(CLOSE_S, settings.grace_s * _SHARE_OF_CLOSING),
+            status=self.status,
+        )
+        async with self._http(settings.http), self._manifests(stop):
+            await supervisor.run(
+                lambda session: self._pump(session.source, session.sink, session.sink, stop), self._send, stop
             )
-            _log.info("consuming", broker=str(address), queue=source.queue)
-            return closing, session
-
-        return await persist(attempt, what="reach the broker", give_up_s=amqp.give_up_s)
 
     # --- what both have
 
-    async def _pump(self, source: Source, sink: Sink, stop: asyncio.Event) -> None:
+    async def _pump(self, source: Source, sink: Sink, journal: Journal, stop: asyncio.Event) -> None:
         """Runs the pipeline for one session, and ends it in the time that a stop may take."""
-        plain = self._settings.sink
-        kind = plain.kind or ("amqp" if self._settings.amqp is not None else "ndjson")
-        lines = NdjsonSink(plain.path) if kind == "ndjson" else None
+        lines = self._lines()
         pipeline = Pipeline(
             assembly.plan(self._settings),
             source=source,
             objects=lines or sink,
             others=sink,
+            journal=journal,
             tries=self._tries,
             flags=self._flags,
             status=self.status,
         )
         try:
-            await _in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
+            await in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
         finally:
             if lines is not None:
                 lines.close()
+
+    def _lines(self) -> NdjsonSink | None:
+        """Where object records become lines; None where they are messages."""
+        sink = self._settings.sink
+        kind = sink.kind or ("amqp" if self._settings.amqp is not None else "ndjson")
+        return NdjsonSink(sink.path) if kind == "ndjson" else None
+
+    async def _send(self, sink: Sink, message: Message) -> None:
+        """Publishes one message as the pipeline would."""
+        lines = self._lines() if message.schema == OBJECTS_SCHEMA else None
+        if lines is None:
+            await sink.publish(message)
+            return
+        try:
+            await lines.publish(message)
+        finally:
+            lines.close()
 
     @asynccontextmanager
     async def _http(self, http: Http | None, *routes: AbstractRouteDef) -> AsyncIterator[None]:
@@ -193,41 +191,3 @@ class Daemon:
                 self._tries.update(await self._load())
             except BlobmapError as error:
                 _log.error("manifests not reloaded", reason=str(error))
-
-
-async def until(stop: asyncio.Event, work: Coroutine[object, object, T]) -> T | None:
-    """Awaits work, or gives it up when told to stop.
-
-    Args:
-        stop: set to give up.
-        work: what is awaited; cancelled when it is given up.
-
-    Returns:
-        What the work returned, None where it was given up.
-    """
-    task = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for one in (task, stopping):
-            one.cancel()
-        await asyncio.gather(task, stopping, return_exceptions=True)
-
-
-async def _in_time(run: Coroutine[object, object, None], stop: asyncio.Event, grace_s: float) -> None:
-    """Awaits a run that ends by itself some time after `stop`, and ends it if it does not in time."""
-    task = asyncio.ensure_future(run)
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-        _, late = await asyncio.wait((task,), timeout=grace_s if stop.is_set() else None)
-        if late:
-            _log.warning("stopped before everything was confirmed", waited_s=grace_s)
-            return
-        task.result()
-    finally:
-        for one in (task, stopping):
-            one.cancel()
-        await asyncio.gather(task, stopping, return_exceptions=True)

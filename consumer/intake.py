@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiormq
+from aiormq.exceptions import AMQPError
 from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _TAKE = 500
 
 _CANCEL_S = 5.0
-_CLOSE_S = 5.0
 
 # A connection of ours has one channel.
 _CHANNEL = 1
@@ -148,11 +148,33 @@ class BrokerSource:
             with in_session(f"queue {self._queue!r}"):
                 await self._channel.basic_cancel(self._consumer_tag, timeout=_CANCEL_S)
 
-    async def close(self) -> None:
+    async def check(self, *, timeout_s: float) -> None:
+        """Asks the broker, on the channel that consumes, for the consumers of the queue.
+
+        The answer proves that this channel lives, that the queue is there and that it is consumed. It does not say by
+        whom; that we are no consumer any more the broker tells by itself, with `basic.cancel`, before it answers.
+
+        Raises:
+            LostError: we do not consume.
+        """
+        if self._stopped:
+            return
+        with in_session(f"queue {self._queue!r}"):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    found = await self._channel.queue_declare(self._queue, passive=True)
+            except TimeoutError:
+                raise LostError(f"queue {self._queue!r}: no answer for {timeout_s:g} s") from None
+        if not found.consumer_count and not self._stopped:
+            raise LostError(f"queue {self._queue!r} has no consumer any more")
+
+    async def close(self, *, timeout_s: float) -> None:
         """Gives back what was not acknowledged, after the acknowledgements that are still on their way."""
+        if self._lost is not None:
+            return
         try:
             with in_session(f"queue {self._queue!r}"):
-                await self._channel.close(timeout=_CLOSE_S)
+                await self._channel.close(timeout=timeout_s)
         except LostError:
             return
 
@@ -165,7 +187,7 @@ class BrokerSource:
     async def _consume(self) -> None:
         await self._channel.open()
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        self._channel.closing.add_done_callback(lambda _: self.end(f"the channel of queue {self._queue!r} was closed"))
+        self._channel.closing.add_done_callback(self._closed)
         # Per consumer: a quorum queue refuses a global limit.
         await self._channel.basic_qos(prefetch_count=self._prefetch)
         begun = await self._channel.basic_consume(self._queue, _never)
@@ -174,6 +196,11 @@ class BrokerSource:
     def _deliver(self, delivery: Delivery) -> None:
         self._waiting.append(delivery)
         self._wake.set()
+
+    def _closed(self, closing: asyncio.Future[Any]) -> None:
+        error = None if closing.cancelled() else closing.exception()
+        why = f": {error}" if isinstance(error, AMQPError) else ""
+        self.end(f"the channel of queue {self._queue!r} was closed{why}")
 
     def _cancelled(self, _: commands.Basic.Cancel) -> None:
         self.end(f"the broker cancelled the consumer of queue {self._queue!r}: was the queue deleted?")

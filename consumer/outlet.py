@@ -12,6 +12,7 @@ from pamqp import commands
 from blobmap.errors import UnavailableError
 from consumer.amqp_faults import in_session
 from consumer.declare import declare_queue
+from consumer.ports import LostError
 
 if TYPE_CHECKING:
     import aiormq
@@ -24,6 +25,8 @@ _PERSISTENT = 2
 
 # A broker under an alarm confirms nothing; how long that may last is the pipeline's to decide, not one publish's.
 _CONFIRM_S = 30.0
+
+_BLOCKED = "the broker is blocked: memory or disk is short there"
 
 
 class BrokerSink:
@@ -53,8 +56,11 @@ class BrokerSink:
 
         Raises:
             LostError: the connection is gone; the message may have been published.
-            UnavailableError: the queue did not take it, or nothing was confirmed in time.
+            UnavailableError: the queue did not take it, the broker is blocked, or nothing was confirmed in time.
         """
+        blocked = await self.blocked()
+        if blocked is not None:  # or it would pile up in the socket, and come out many times
+            raise UnavailableError(blocked)
         properties = commands.Basic.Properties(
             content_type="application/json",
             delivery_mode=_PERSISTENT,
@@ -74,7 +80,35 @@ class BrokerSink:
             except DeliveryError as error:
                 raise UnavailableError(f"queue {message.queue!r} refused the message") from error
             except TimeoutError as error:
-                raise UnavailableError(f"the broker has not confirmed for {_CONFIRM_S:g} s") from error
+                reason = await self.blocked() or f"the broker has not confirmed for {_CONFIRM_S:g} s"
+                raise UnavailableError(reason) from error
+
+    async def append(self, message: Message) -> None:
+        """Publishes a message to the journal, which is a stream. Raises as `publish`."""
+        await self.publish(message)
+
+    async def blocked(self) -> str | None:
+        """Why the broker takes nothing from anybody, None where it does; as the broker itself has said."""
+        try:
+            async with asyncio.timeout(0):
+                await self._connection.ready()  # returns without waiting, unless the broker has said that it is blocked
+        except TimeoutError:
+            return _BLOCKED
+        return None
+
+    async def check(self, *, timeout_s: float) -> None:
+        """Asks the broker something that changes nothing.
+
+        Raises:
+            LostError: it does not answer in that time, without having said that it is blocked.
+        """
+        with in_session("the publishing connection"):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._channel.confirm_delivery()
+            except TimeoutError:
+                if await self.blocked() is None:
+                    raise LostError(f"the publishing connection: no answer for {timeout_s:g} s") from None
 
     async def _declare_again(self, name: str) -> None:
         queue = self._topology.queue(name)

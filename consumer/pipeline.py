@@ -7,27 +7,34 @@ in.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
 
-from blobmap.errors import UnavailableError
-from consumer.events import Dialect, Refusal, parse_message
-from consumer.ledger import Entry, Ledger
+from consumer.batches import Batches
+from consumer.events import Dialect, ObjectEvent, Parsed, Refusal, parse_message
+from consumer.journal import journal_message
+from consumer.ledger import Ledger
+from consumer.outputs import Outputs
 from consumer.ports import LostError
 from consumer.records import Message, dead_letter, object_record, objects_message
-from consumer.retry import growing_delays
-from consumer.route import Emit, Ignore, Outcome, Rules, Unclaimed, route
+from consumer.route import Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blobmap.resolve import Trie
-    from consumer.ports import Delivery, Flags, Sink, Source, Status
+    from consumer import journal
+    from consumer.ledger import Entry
+    from consumer.ports import Delivery, Flags, Journal, Sink, Source, Status
+    from consumer.records import EventName
 
 _log = structlog.get_logger(__name__)
+
+# Far below the broker's limit, and far above what a few restarts cause: somebody should look.
+_OFTEN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +44,41 @@ class Plan:
     Attributes:
         dialect: spelling of the gateway.
         rules: what decides about events beside the manifests.
-        queues: for each bucket the queues of the movers that want it.
+        movers: for each bucket the names of the movers that want it, each with its queue.
         dead: queue of the dead letters.
+        journal: name of the journal.
         batch_objects: records in a message at most.
         batch_s: seconds that a record waits for others at most.
+        patience_s: seconds after which an output that nobody takes ends the session.
     """
 
     dialect: Dialect
     rules: Rules
-    queues: Mapping[str, tuple[str, ...]]
+    movers: Mapping[str, Mapping[str, str]]
     dead: str
+    journal: str
     batch_objects: int
     batch_s: float
+    patience_s: float
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
-    """Records that wait to be one message, and the deliveries that wait for it."""
+class _Told:
+    """One record on its way.
 
-    full: asyncio.Event = field(default_factory=asyncio.Event)
-    records: list[bytes] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    Attributes:
+        entry: the delivery that waits for it.
+        record: what the movers get; empty where none does.
+        shared: what its line in the journal has in common with others.
+        line: its line in the journal.
+        open_movers: how many have not confirmed it.
+    """
+
+    entry: Entry
+    record: bytes
+    shared: journal.Shared
+    line: journal.Entry
+    open_movers: int
 
 
 class Pipeline:
@@ -68,6 +89,7 @@ class Pipeline:
         source: where deliveries come from.
         objects: where object records go.
         others: where flags and dead letters go.
+        journal: where it is written down what movers were told.
         tries: the manifests in force, by bucket.
         flags: what was flagged.
         status: where to say how it goes.
@@ -80,6 +102,7 @@ class Pipeline:
         source: Source,
         objects: Sink,
         others: Sink,
+        journal: Journal,
         tries: Mapping[str, Trie],
         flags: Flags,
         status: Status,
@@ -88,15 +111,19 @@ class Pipeline:
         self._source = source
         self._objects = objects
         self._others = others
+        self._journal = journal
         self._tries = tries
         self._flags = flags
         self._status = status
+        self._outputs = Outputs(status, patience_s=plan.patience_s)
         self._ledger = Ledger()
-        self._batches: dict[str, _Batch] = {}
         self._waiting_for_flag: dict[str, list[Entry]] = {}
         self._progress = asyncio.Event()
         self._draining = False
         self._tasks = asyncio.TaskGroup()
+        self._batches = Batches[_Told](most=plan.batch_objects, wait_s=plan.batch_s, send=self._tell, tasks=self._tasks)
+        self._movers = {bucket: tuple(queues) for bucket, queues in plan.movers.items()}
+        self._queues = {bucket: tuple(queues.values()) for bucket, queues in plan.movers.items()}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Handles deliveries until told to stop, then finishes what was begun.
@@ -105,7 +132,8 @@ class Pipeline:
             stop: set to stop. What is taken by then is handled, confirmed and acknowledged; the rest is left.
 
         Raises:
-            UnavailableError: the session is over.
+            LostError: the session is over.
+            StuckError: a queue took nothing for as long as patience lasts.
             Exception: whatever else a source or a sink raised. What was not acknowledged is delivered again.
         """
         try:
@@ -117,15 +145,16 @@ class Pipeline:
                     for delivery in deliveries:
                         self._handle(delivery)
                     if len(self._ledger) >= self._source.prefetch:  # no further record can come to fill a batch
-                        self._close_batches()
+                        self._batches.close()
                     self._progress.set()
                 self._draining = True
-                self._close_batches()
+                self._batches.close()
                 self._progress.set()
         except BaseExceptionGroup as group:
             raise _to_show(group) from group
         finally:
             self._status.consuming = False
+            self._batches.discard()
 
     async def _stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -133,12 +162,16 @@ class Pipeline:
 
     def _handle(self, delivery: Delivery) -> None:
         entry = self._ledger.enter(delivery.tag)
+        if delivery.deliveries >= _OFTEN:
+            self._note_often(delivery)
         letters = []
         for parsed in parse_message(delivery.body, self._plan.dialect):
             outcome = route(parsed, self._tries, self._plan.rules)
-            self._count(outcome)
+            self._count(parsed, outcome)
             if isinstance(outcome, Emit):
                 self._emit(outcome, entry)
+            elif isinstance(outcome, Withheld):
+                self._withhold(outcome, entry)
             elif isinstance(outcome, Unclaimed):
                 self._flag(outcome, entry)
             elif isinstance(outcome, Refusal):
@@ -147,28 +180,41 @@ class Pipeline:
             entry.open_outputs += 1
             self._tasks.create_task(self._set_aside(letters, entry))
 
-    def _count(self, outcome: Outcome) -> None:
+    def _note_often(self, delivery: Delivery) -> None:
+        """Makes known that a message comes again and again, long before the broker gives up on it."""
+        self._status.counts["delivered often"] += 1
+        if delivery.deliveries % _OFTEN == 0:
+            _log.warning("delivered often", deliveries=delivery.deliveries, routing_key=delivery.routing_key)
+
+    def _count(self, parsed: Parsed, outcome: Outcome) -> None:
         counts = self._status.counts
         counts["events"] += 1
-        if isinstance(outcome, Emit):
-            counts["emitted"] += 1
-            if outcome.event.corrected:
-                counts["corrected"] += 1
-        elif isinstance(outcome, Ignore):
-            counts[f"ignored {outcome.reason}"] += 1
-        elif isinstance(outcome, Unclaimed):
-            counts["unclaimed"] += 1
-        else:
-            counts[f"refused {outcome.code}"] += 1
+        if isinstance(parsed, ObjectEvent) and parsed.corrected:
+            counts["corrected"] += 1
+        match outcome:
+            case Emit():
+                counts["emitted"] += 1
+            case Withheld():
+                counts["ignored own-principal"] += 1
+            case Ignore():
+                counts[f"ignored {outcome.reason}"] += 1
+            case Relist():
+                counts[f"relist {outcome.reason}"] += 1
+                self._status.relist[outcome.event.bucket] += 1
+            case Unclaimed():
+                counts["unclaimed"] += 1
+            case Refusal():
+                counts[f"refused {outcome.code}"] += 1
 
     # --- object records
 
     def _emit(self, outcome: Emit, entry: Entry) -> None:
         event = outcome.event
+        what: EventName = "created" if event.kind == "created" else "removed"
         record = object_record(
             bucket=event.bucket,
             key=event.key,
-            event="created" if event.kind == "created" else "removed",
+            event=what,
             confirmed=event.kind == "created",  # a removal is a hint until a listing shows it
             scope=outcome.scope,
             blob_id=outcome.blob_id,
@@ -179,34 +225,33 @@ class Pipeline:
             event_time=event.event_time,
             source="event",
         )
-        for queue in self._plan.queues[event.bucket]:
-            batch = self._batches.get(queue)
-            if batch is None:
-                batch = self._batches[queue] = _Batch()
-                self._tasks.create_task(self._tell(queue, batch))
-            batch.records.append(record)
-            batch.entries.append(entry)
-            entry.open_outputs += 1
-            if len(batch.records) >= self._plan.batch_objects:
-                self._close_batch(queue)
+        queues = self._queues[event.bucket]
+        shared = (event.bucket, outcome.scope, self._movers[event.bucket])
+        told = _Told(entry, record, shared, _line(event, outcome.blob_id, what), len(queues))
+        entry.open_outputs += 1
+        for queue in queues:
+            self._batches.add(queue, told)
 
-    def _close_batch(self, queue: str) -> None:
-        self._batches.pop(queue).full.set()
+    def _withhold(self, outcome: Withheld, entry: Entry) -> None:
+        event = outcome.event
+        entry.open_outputs += 1
+        line = _line(event, outcome.blob_id, "ignored")
+        self._batches.add(self._plan.journal, _Told(entry, b"", (event.bucket, outcome.scope, ()), line, 1))
 
-    def _close_batches(self) -> None:
-        for queue in tuple(self._batches):
-            self._close_batch(queue)
-
-    async def _tell(self, queue: str, batch: _Batch) -> None:
-        """Sees one batch through: waits for its records, publishes it, lets go of its deliveries."""
-        try:
-            async with asyncio.timeout(self._plan.batch_s):
-                await batch.full.wait()
-        except TimeoutError:
-            if self._batches.get(queue) is batch:
-                self._close_batch(queue)
-        await self._publish(self._objects, objects_message(queue, batch.records))
-        self._release(batch.entries)
+    async def _tell(self, queue: str, batch: list[_Told]) -> None:
+        """Sees one batch through: publishes it, writes down what all movers have now, lets go of its deliveries."""
+        if queue != self._plan.journal:
+            message = objects_message(queue, [told.record for told in batch])
+            await self._outputs.publish(self._objects.publish, message)
+        for told in batch:
+            told.open_movers -= 1
+        done = [told for told in batch if not told.open_movers]
+        if done:
+            lines = ((told.shared, told.line) for told in done)
+            await self._outputs.publish(
+                self._journal.append, journal_message(self._plan.journal, datetime.now(UTC), lines)
+            )
+            self._release(told.entry for told in done)
 
     # --- flags
 
@@ -223,7 +268,7 @@ class Pipeline:
         self._tasks.create_task(self._raise_flag(subject, self._flags.message(subject)))
 
     async def _raise_flag(self, subject: str, message: Message) -> None:
-        await self._publish(self._others, message)
+        await self._outputs.publish(self._others.publish, message)
         self._status.counts["flags"] += 1
         self._flags.confirmed(subject)
         self._release(self._waiting_for_flag.pop(subject))
@@ -245,34 +290,12 @@ class Pipeline:
 
     async def _set_aside(self, letters: Sequence[Message], entry: Entry) -> None:
         for letter in letters:
-            await self._publish(self._others, letter)
+            await self._outputs.publish(self._others.publish, letter)
         self._release([entry])
 
     # --- outputs and acknowledgements
 
-    async def _publish(self, sink: Sink, message: Message) -> None:
-        """Publishes until it is safe; what depends on it stays unacknowledged meanwhile."""
-        for delay in growing_delays():
-            try:
-                await sink.publish(message)
-            except LostError:
-                raise
-            except UnavailableError as error:
-                self._trouble(message.queue, str(error))
-                await asyncio.sleep(delay)
-            else:
-                self._trouble(message.queue, None)
-                return
-
-    def _trouble(self, queue: str, reason: str | None) -> None:
-        """Keeps what is wrong with a queue, and says it when that changes."""
-        before = self._status.troubles.pop(queue, None)
-        if reason is not None:
-            self._status.troubles[queue] = reason
-        if (before is None) != (reason is None):
-            _log.warning("output", queue=queue, works=reason is None, reason=reason or before)
-
-    def _release(self, entries: Sequence[Entry]) -> None:
+    def _release(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             entry.open_outputs -= 1
         self._progress.set()
@@ -285,6 +308,11 @@ class Pipeline:
             tag = self._ledger.settled()
             if tag is not None:
                 await self._source.acknowledge(tag)
+
+
+def _line(event: ObjectEvent, blob_id: str, what: journal.JournalEvent) -> journal.Entry:
+    confirmed = event.kind == "created"  # a removal is a hint until a listing shows it
+    return event.key, what, confirmed, blob_id, event.etag, event.version_id, event.size, event.event_time
 
 
 def _to_show(group: BaseExceptionGroup[BaseException]) -> BaseException:

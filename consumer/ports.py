@@ -88,7 +88,7 @@ class Journal(Protocol):
         """Returns when the message is safe; messages are kept in the order in which they became so.
 
         Args:
-            message: what `journal.journal_message` wrote.
+            message: as `journal.journal_message` writes it.
 
         Raises:
             LostError: the session is over; the message may have been written.
@@ -122,9 +122,11 @@ class Status:
         blocked: why the broker takes nothing from anybody, None where it does.
         troubles: queue to reason, for each queue that does not take messages now.
         counts: outcomes and messages, by name.
+        relist: bucket to number of changes that events could not name, so that only a listing can tell.
     """
 
     consuming: bool = False
     blocked: str | None = None
     troubles: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    relist: Counter[str] = field(default_factory=Counter)

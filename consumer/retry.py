@@ -17,7 +17,7 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 # A broker that comes back is noticed within the longest delay.
-_FIRST_S, _LONGEST_S = 0.2, 5.0
+_FIRST_S, _LONGEST_S = 0.2, 3.0
 
 
 def growing_delays() -> Iterator[float]:

@@ -1,4 +1,4 @@
-"""What becomes of one parsed entry of a message: emit, ignore, unclaimed or refuse, each with its reason.
+"""What becomes of one parsed entry of a message: emit, withhold, relist, ignore, unclaimed or refuse, and why.
 
 Pure: it asks the tries, which answer from memory, and decides. Nothing here knows of queues, batches or clocks.
 """
@@ -22,14 +22,17 @@ IgnoreReason: TypeAlias = Literal[
     "no-news",  # neither created nor removed
     "manifest-bucket",  # our own manifests, or somebody's work on them
     "foreign-bucket",  # a bucket that is not configured
-    "empty-key",  # the gateway lost the key: something changed in this bucket, and a listing must say what
-    "odd-key",  # no listing shows such a key: the gateway may know the object by another one
     "directory-marker",  # a trailing slash: an object without bytes of anybody
     "metadata",  # never archivable, whatever a manifest says
     "hot",
     "pinned",
-    "own-principal",  # written by an account whose writes are not news
+    "own-principal",  # written by an account whose writes are not news, where no blob has it
     "removed-unclaimed",  # nobody was ever told of it, so nobody needs to hear that it is gone
+]
+
+RelistReason: TypeAlias = Literal[
+    "empty-key",  # the gateway lost the key
+    "odd-key",  # no listing shows such a key: the gateway may know the object by another one
 ]
 
 
@@ -54,6 +57,34 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """A blob has it, and an account wrote it whose writes are not news: noted, but no mover hears of it.
+
+    Attributes:
+        event: what happened.
+        scope: scope of the claim.
+        blob_id: the blob that the object belongs to, unique within the scope.
+    """
+
+    event: ObjectEvent
+    scope: str
+    blob_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relist:
+    """Something changed in a bucket, and the event does not say at which key: only a listing can tell.
+
+    Attributes:
+        event: what happened.
+        reason: what is wrong with its key.
+    """
+
+    event: ObjectEvent
+    reason: RelistReason
+
+
+@dataclass(frozen=True, slots=True)
 class Ignore:
     """No news: counted by its reason, and that is all."""
 
@@ -73,7 +104,7 @@ class Unclaimed:
     scope: str | None
 
 
-Outcome: TypeAlias = Emit | Ignore | Unclaimed | Refusal
+Outcome: TypeAlias = Emit | Withheld | Relist | Ignore | Unclaimed | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +135,46 @@ def route(parsed: Parsed, tries: Mapping[str, Trie], rules: Rules) -> Outcome:
         return parsed
     if isinstance(parsed, GatewayTest):
         return Ignore("test-event")
-    reason = _without_lookup(parsed, tries, rules)
+    reason = _place_reason(parsed, tries, rules)
     if reason is not None:
         return Ignore(reason)
-    return _by_claim(parsed, tries[parsed.bucket].lookup(parsed.key), rules)
+    return _by_key(parsed, tries[parsed.bucket], rules)
+
+
+def _place_reason(event: ObjectEvent, tries: Mapping[str, Trie], rules: Rules) -> IgnoreReason | None:
+    """The reasons that neither a key's form nor a manifest has a say in."""
+    if event.kind == "other":
+        return "no-news"
+    if any(_below(event.key, root) for root in rules.manifest_roots.get(event.bucket, ())):
+        return "manifest-bucket"
+    if event.bucket not in tries:
+        return "foreign-bucket"
+    return None
+
+
+def _below(key: str, prefix: str) -> bool:
+    return not prefix or key == prefix or key.startswith(prefix + "/")
+
+
+def _by_key(event: ObjectEvent, trie: Trie, rules: Rules) -> Outcome:
+    """What the key alone decides, then the manifests.
+
+    An empty, `.` or `..` segment is kept by S3 and folded away by a gateway over a file system, so that the event's
+    key and the listing's key differ: such a key is never answered, a listing has to tell the object.
+    """
+    if not event.key:
+        return Relist(event, "empty-key")
+    segments = event.key.split("/")
+    marker = segments[-1] == "" and len(segments) > 1
+    if marker:
+        segments.pop()
+    if "" in segments or "." in segments or ".." in segments:
+        return Relist(event, "odd-key")
+    if marker:
+        return Ignore("directory-marker")
+    if segments[-1] in METADATA_NAMES:
+        return Ignore("metadata")
+    return _by_claim(event, trie.lookup(event.key), rules)
 
 
 def _by_claim(event: ObjectEvent, answer: Resolution, rules: Rules) -> Outcome:
@@ -115,44 +182,13 @@ def _by_claim(event: ObjectEvent, answer: Resolution, rules: Rules) -> Outcome:
     kept = _KEPT_ON_DISK.get(answer.kind)
     if kept is not None:
         return Ignore(kept)
-    if event.principal in rules.own_principals:
-        return Ignore("own-principal")
+    own = event.principal in rules.own_principals
     if answer.blob_id is not None and answer.scope is not None and answer.epoch is not None:
+        if own:
+            return Withheld(event, answer.scope, answer.blob_id)
         return Emit(event, answer.scope, answer.blob_id, answer.epoch)
+    if own:
+        return Ignore("own-principal")
     if event.kind == "removed":
         return Ignore("removed-unclaimed")
     return Unclaimed(event, answer.scope)
-
-
-def _without_lookup(event: ObjectEvent, tries: Mapping[str, Trie], rules: Rules) -> IgnoreReason | None:
-    """The reasons that no manifest has a say in."""
-    if event.kind == "other":
-        return "no-news"
-    if any(_below(event.key, root) for root in rules.manifest_roots.get(event.bucket, ())):
-        return "manifest-bucket"
-    if event.bucket not in tries:
-        return "foreign-bucket"
-    return _key_reason(event.key)
-
-
-def _below(key: str, prefix: str) -> bool:
-    return not prefix or key == prefix or key.startswith(prefix + "/")
-
-
-def _key_reason(key: str) -> IgnoreReason | None:
-    """What the key alone decides.
-
-    An empty, `.` or `..` segment is kept by S3 and folded away by a gateway over a file system, so that the event's
-    key and the listing's key differ: such a key is never answered, a listing has to tell the object.
-    """
-    if not key:
-        return "empty-key"
-    segments = key.split("/")
-    marker = segments[-1] == "" and len(segments) > 1
-    if marker:
-        segments.pop()
-    if "" in segments or "." in segments or ".." in segments:
-        return "odd-key"
-    if marker:
-        return "directory-marker"
-    return "metadata" if segments[-1] in METADATA_NAMES else None

@@ -89,6 +89,8 @@ class Source(_Section):
     dialect: Literal["versitygw", "minio", "ceph", "aws"]
     exchange: str = "s3.events"
     queue: str = "blobmap.events"
+    spool: Path | None = None
+    spool_max: Size = "1GiB"
     prefetch: Annotated[int, Field(gt=0, lt=65536)] = 2000
 
 
@@ -129,6 +131,7 @@ class Sink(_Section):
     path: str = "-"
     batch_objects: Annotated[int, Field(gt=0)] = 500
     batch_ms: Annotated[int, Field(gt=0)] = 100
+    patience_s: Seconds = 600.0
 
 
 class Mover(_Section):
@@ -144,6 +147,7 @@ class Topology(_Section):
     objects: str = "blobmap.objects"
     flags: str = "blobmap.flags"
     dead: str = "blobmap.dead"
+    journal: str = "blobmap.journal"
 
 
 class Manifests(_Section):

@@ -16,6 +16,14 @@ Arguments: TypeAlias = Mapping[str, str | int]
 # takes good messages away after a few restarts.
 _DELIVERY_LIMIT = 200
 
+# A stream forgets whole segments only, so that small ones let it keep to its limits; each is a file.
+_JOURNAL: Arguments = {
+    "x-queue-type": "stream",
+    "x-max-age": "7D",
+    "x-max-length-bytes": 20_000_000_000,
+    "x-stream-max-segment-size-bytes": 50_000_000,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -27,6 +35,7 @@ class Names:
         objects: queue of object records; with movers, the beginning of their queues' names.
         flags: queue of what is to be partitioned.
         dead: queue of what could not be handled, and the fanout exchange before it.
+        journal: stream of what movers were told.
     """
 
     exchange: str = "s3.events"
@@ -34,6 +43,7 @@ class Names:
     objects: str = "blobmap.objects"
     flags: str = "blobmap.flags"
     dead: str = "blobmap.dead"
+    journal: str = "blobmap.journal"
 
     def mover_queue(self, mover: str | None) -> str:
         """Name of the queue of one mover; None where there are no movers."""
@@ -104,6 +114,7 @@ def topology(names: Names, movers: tuple[str, ...] = ()) -> Topology:
             Queue(names.events, events),
             *(Queue(names.mover_queue(mover), quorum) for mover in movers or (None,)),
             Queue(names.flags, quorum),
+            Queue(names.journal, _JOURNAL),
         ),
         bindings=(Binding(names.dead, names.dead, ""), Binding(names.exchange, names.events, "#")),
     )

@@ -61,6 +61,8 @@ async def _healthz(_: web.Request) -> web.Response:
 def _readyz(status: Status) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(_: web.Request) -> web.Response:
         reasons = [f"{queue}: {reason}" for queue, reason in sorted(status.troubles.items())]
+        if status.blocked is not None:
+            reasons.insert(0, status.blocked)
         if not status.consuming:
             reasons.insert(0, "no events are taken")
         return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)

@@ -14,19 +14,19 @@ from blobmap.errors import RefusedError, UnavailableError, UsageError
 from consumer.address import parse_address
 from consumer.broker import connect, open_session
 from consumer.declare import declare
-from consumer.ports import LostError
+from consumer.ports import LostError, Status
 from consumer.records import Message
 from consumer.settings import Amqp
 from consumer.topology import Names, topology
 from tests.support.amqp import Got, bench
-from tests.support.port_contracts import SOON_S, SinkContract, SourceContract, take
+from tests.support.port_contracts import SOON_S, JournalContract, SinkContract, SourceContract, take
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from consumer.broker import Session
-    from consumer.ports import Sink, Source
+    from consumer.ports import Journal, Sink, Source
     from tests.services.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.services
@@ -40,10 +40,12 @@ class Harness:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.status = Status()
 
     @asynccontextmanager
     async def session(self, prefetch: int = 100) -> AsyncIterator[Session]:
-        async with open_session(parse_address(self.url), TOPOLOGY, queue=QUEUE, prefetch=prefetch) as session:
+        address = parse_address(self.url)
+        async with open_session(address, TOPOLOGY, queue=QUEUE, prefetch=prefetch, status=self.status) as session:
             yield session
 
     async def declare(self) -> None:
@@ -80,6 +82,23 @@ class TestSource(SourceContract):
     @pytest.fixture
     def harness(self, amqp_url: str) -> SourceHarness:
         return SourceHarness(amqp_url)
+
+
+class JournalHarnessAtBroker(Harness):
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Journal]:
+        async with self.session() as session:
+            yield session.sink
+
+    async def read(self) -> list[bytes]:
+        async with bench(self.url) as at:
+            return await at.read_stream("blobmap.journal")
+
+
+class TestJournal(JournalContract):
+    @pytest.fixture
+    def harness(self, amqp_url: str) -> JournalHarnessAtBroker:
+        return JournalHarnessAtBroker(amqp_url)
 
 
 class TestSink(SinkContract):

@@ -72,7 +72,7 @@ async def test_r10_a_queue_that_takes_nothing_is_tried_again_and_named(
 ) -> None:
     monkeypatch.setattr(retry, "_FIRST_S", 0.001)
     daemon.objects = sink = FaultySink(daemon, *(UnavailableError("queue 'objects.one' was not there"),) * 6)
-    daemon.plan = replace(PLAN, queues={"b": ("objects.one",), "c": ()})
+    daemon.plan = replace(PLAN, movers={"b": {"one": "objects.one"}, "c": {}})
     with capture_logs() as logs:
         async with daemon.running() as queue:
             await queue.put(created("b", "s.zarr/t/c/0"))
@@ -105,7 +105,7 @@ async def test_while_a_queue_takes_nothing_the_status_names_it(daemon: Daemon) -
 
 async def test_stopping_finishes_what_was_taken_and_leaves_the_rest(daemon: Daemon) -> None:
     daemon.prefetch = 30
-    daemon.plan = replace(PLAN, queues={"b": ("objects.one",), "c": ()})
+    daemon.plan = replace(PLAN, movers={"b": {"one": "objects.one"}, "c": {}})
     daemon.objects = sink = HeldSink(daemon)
     async with daemon.opened() as queue, asyncio.timeout(30):
         await asyncio.gather(*(queue.put(created("b", f"s.zarr/t/c/{number}")) for number in range(100)))

@@ -11,7 +11,7 @@ from consumer.retry import growing_delays, persist
 
 
 def test_delays_double_up_to_the_longest() -> None:
-    assert list(islice(growing_delays(), 7)) == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert list(islice(growing_delays(), 7)) == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0, 3.0]
 
 
 @pytest.fixture

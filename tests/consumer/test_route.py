@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.events import GatewayTest, Kind, ObjectEvent, Refusal
-from consumer.route import Emit, Ignore, Outcome, Rules, Unclaimed, route
+from consumer.route import Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
 from tests.support.manifests import manifest, trie
 
 TRIES = {"data": trie(manifest("s.zarr", epoch=4), manifest("deep/er.zarr")), "other": trie()}
@@ -40,9 +40,21 @@ def test_claimed(kind: Kind) -> None:
         (".zmetadata", "metadata"),
         ("s.zarr/lat/c/0", "hot"),
         ("s.zarr/kept/c/0", "pinned"),
-        ("", "empty-key"),
         ("s.zarr/t/", "directory-marker"),
         ("s.zarr/zarr.json/", "directory-marker"),
+        ("our/manifests/s.zarr/manifest.json", "manifest-bucket"),
+        ("our/manifests", "manifest-bucket"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["created", "removed"])
+def test_ignored_whatever_happened(key: str, reason: str, kind: Kind) -> None:
+    assert outcome(key, kind) == Ignore(reason)  # type: ignore[arg-type]  # the table holds plain text
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("", "empty-key"),
         ("/", "odd-key"),
         ("//", "odd-key"),
         ("/s.zarr/t/c/0", "odd-key"),
@@ -51,13 +63,14 @@ def test_claimed(kind: Kind) -> None:
         ("s.zarr/x/../t/c/0", "odd-key"),
         ("s.zarr/t//", "odd-key"),
         ("..", "odd-key"),
-        ("our/manifests/s.zarr/manifest.json", "manifest-bucket"),
-        ("our/manifests", "manifest-bucket"),
+        ("../s.zarr/t/c/0", "odd-key"),
+        ("s.zarr/x/../zarr.json", "odd-key"),
     ],
 )
 @pytest.mark.parametrize("kind", ["created", "removed"])
-def test_ignored_whatever_happened(key: str, reason: str, kind: Kind) -> None:
-    assert outcome(key, kind) == Ignore(reason)  # type: ignore[arg-type]  # the table holds plain text
+def test_a_key_that_no_listing_shows_is_for_a_listing_to_tell(key: str, reason: str, kind: Kind) -> None:
+    assert outcome(key, kind) == Relist(event(key, kind), reason)  # type: ignore[arg-type]  # the table holds plain text
+    assert outcome(key, kind, principal="svc-tape") == Relist(event(key, kind, principal="svc-tape"), reason)  # type: ignore[arg-type]  # likewise
 
 
 def test_a_neighbour_of_the_manifests_is_data() -> None:
@@ -73,12 +86,16 @@ def test_unclaimed() -> None:
 def test_n14_a_removal_flags_nothing() -> None:
     assert outcome("never/existed.zarr/t/c/0", "removed") == Ignore("removed-unclaimed")
     assert outcome("never/existed.zarr/zarr.json", "removed") == Ignore("metadata")
-    assert outcome("", "removed") == Ignore("empty-key")
+    assert outcome("", "removed") == Relist(event("", "removed"), "empty-key")
 
 
 def test_writes_of_own_accounts_are_no_news() -> None:
-    for key in ("s.zarr/t/c/0", "new.zarr/t/c/0"):
-        assert outcome(key, principal="svc-tape") == Ignore("own-principal")
+    kinds: tuple[Kind, ...] = ("created", "removed")
+    for kind in kinds:
+        told = event("s.zarr/t/c/0", kind, principal="svc-tape")
+        assert route(told, TRIES, RULES) == Withheld(told, "s.zarr", "b_t_0")
+        assert outcome("new.zarr/t/c/0", kind, principal="svc-tape") == Ignore("own-principal")
+    assert outcome("s.zarr/lat/c/0", principal="svc-tape") == Ignore("hot")
     assert isinstance(outcome("s.zarr/t/c/0", principal="somebody"), Emit)
     assert isinstance(outcome("s.zarr/t/c/0", principal=None), Emit)
 
@@ -114,6 +131,6 @@ def test_a_refusal_stays_one() -> None:
 @given(key=st.text(), kind=st.sampled_from(["created", "removed", "other"]), bucket=st.sampled_from(["data", "x"]))
 def test_every_key_has_one_answer(key: str, kind: Kind, bucket: str) -> None:
     answer = route(event(key, kind, bucket), TRIES, RULES)
-    assert isinstance(answer, Emit | Ignore | Unclaimed)
+    assert isinstance(answer, Emit | Relist | Ignore | Unclaimed)
     if not key or {"", ".", ".."} & set(key.split("/")):
-        assert isinstance(answer, Ignore), "a key that no listing shows must not be answered"
+        assert isinstance(answer, Relist | Ignore), "a key that no listing shows must not be answered"

@@ -21,6 +21,12 @@ def test_without_movers_there_is_one_queue_of_objects() -> None:
         },
         "blobmap.objects": QUORUM,
         "blobmap.flags": QUORUM,
+        "blobmap.journal": {
+            "x-queue-type": "stream",
+            "x-max-age": "7D",
+            "x-max-length-bytes": 20_000_000_000,
+            "x-stream-max-segment-size-bytes": 50_000_000,
+        },
     }
 
 
@@ -45,7 +51,7 @@ def test_every_name_can_be_changed() -> None:
     names = Names(**{field.name: f"x.{field.name}" for field in dataclasses.fields(Names)})
     laid_out = topology(names, ("m",))
     used = {exchange.name for exchange in laid_out.exchanges} | {queue.name for queue in laid_out.queues}
-    assert used == {"x.exchange", "x.events", "x.objects.m", "x.flags", "x.dead"}
+    assert used == {"x.exchange", "x.events", "x.objects.m", "x.flags", "x.dead", "x.journal"}
     bound = {(binding.exchange, binding.queue) for binding in laid_out.bindings}
     assert bound == {("x.dead", "x.dead"), ("x.exchange", "x.events")}
 

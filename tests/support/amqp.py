@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from pamqp import commands
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from aiormq.abc import AbstractChannel
+    from aiormq.abc import AbstractChannel, DeliveredMessage
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,30 @@ class Bench:
     async def ready(self, queue: str) -> int:
         """How many messages of a queue are with nobody."""
         return (await self._look(queue)).message_count or 0
+
+    async def read_stream(self, queue: str) -> list[bytes]:
+        """Bodies of all that a stream holds now, oldest first; they stay in it.
+
+        A stream does not say where it ends, so a message of our own, which is left out, marks the end.
+        """
+        mark = secrets.token_bytes(16)
+        channel = await self.connection.channel()
+        await channel.basic_publish(mark, routing_key=queue, mandatory=True)
+        bodies: list[bytes] = []
+        done = asyncio.Event()
+
+        async def collect(message: DeliveredMessage) -> None:
+            bodies.append(message.body)
+            await channel.basic_ack(message.delivery_tag or 0, wait=False)
+            if message.body == mark:
+                done.set()
+
+        await channel.basic_qos(prefetch_count=1000)
+        await channel.basic_consume(queue, collect, arguments={"x-stream-offset": "first"})
+        async with asyncio.timeout(20):
+            await done.wait()
+        await channel.close()
+        return [body for body in bodies if len(body) != len(mark)]
 
     async def consumers(self, queue: str) -> int:
         """How many consumers a queue has; -1: there is no such queue."""

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 PLAN = Plan(
     dialect="versitygw",
     rules=Rules(own_principals=frozenset({"svc-tape"})),
-    queues={"b": ("objects.one", "objects.two"), "c": ("objects.one",)},
+    movers={"b": {"one": "objects.one", "two": "objects.two"}, "c": {"one": "objects.one"}},
     dead="dead",
+    journal="journal",
     batch_objects=10,
     batch_s=0.02,
+    patience_s=600,
 )
 TRIES = {"b": trie(manifest("s.zarr", epoch=4)), "c": trie()}
 
@@ -61,6 +63,7 @@ class Daemon:
             source=queue,
             objects=self.objects or queue,
             others=self.others or queue,
+            journal=queue,
             tries=TRIES,
             flags=self.flags,
             status=self.status,
