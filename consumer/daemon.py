@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import structlog
 
 from blobmap.errors import BlobmapError
+from blobmap.policy import parse_size
 from consumer import assembly
+from consumer.bridge import bridging
 from consumer.broker import CLOSE_S
 from consumer.catalog import load_catalog
 from consumer.embedded import EmbeddedQueue
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from consumer.ports import Journal, Sink, Source
     from consumer.records import Message
     from consumer.settings import Amqp, Embedded, Settings
+    from consumer.topology import Topology
 
 _log = structlog.get_logger(__name__)
 
@@ -90,7 +94,8 @@ class Daemon:
     async def _run_embedded(self, embedded: Embedded, stop: asyncio.Event) -> None:
         """Everything in this process; events are taken from the first moment, as a gateway does not repeat them."""
         http = self._settings.http or Http()
-        queue = await EmbeddedQueue.open(embedded.path, prefetch=self._settings.source.prefetch)
+        prefetch = self._settings.source.prefetch
+        queue = await EmbeddedQueue.open(embedded.path, prefetch=prefetch, status=self.status)
         try:
             inbox = events_route(queue, token=http.token.get_secret_value())
             async with self._http(http, inbox), self._manifests(stop):
@@ -101,19 +106,46 @@ class Daemon:
 
     async def _run_with_broker(self, amqp: Amqp, stop: asyncio.Event) -> None:
         settings = self._settings
+        laid_out = topology(assembly.names(settings), assembly.movers(settings))
         supervisor = Supervisor(
             amqp.address(),
-            topology(assembly.names(settings), assembly.movers(settings)),
+            laid_out,
             queue=settings.source.queue,
             prefetch=settings.source.prefetch,
-            give_up_s=amqp.give_up_s,
+            give_up_s=self._patience_s(amqp.give_up_s),
             close_s=min(CLOSE_S, settings.grace_s * _SHARE_OF_CLOSING),
             status=self.status,
         )
-        async with self._http(settings.http), self._manifests(stop):
+        async with self._posts(amqp, laid_out, stop), self._manifests(stop):
             await supervisor.run(
                 lambda session: self._pump(session.source, session.sink, session.sink, stop), self._send, stop
             )
+
+    @asynccontextmanager
+    async def _posts(self, amqp: Amqp, laid_out: Topology, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Listens, and where events are posted keeps and forwards them; from the first moment, as in embedded mode."""
+        source, http = self._settings.source, self._settings.http
+        if source.spool is None:
+            async with self._http(http):
+                yield
+            return
+        http = http or Http()
+        spooled = bridging(
+            source.spool,
+            amqp.address(),
+            laid_out,
+            exchange=source.exchange,
+            most_bytes=parse_size(source.spool_max),
+            status=self.status,
+            stop=stop,
+        )
+        async with spooled as spool, self._http(http, events_route(spool, token=http.token.get_secret_value())):
+            yield
+
+    def _patience_s(self, give_up_s: float) -> float:
+        """How long to wait for others: without end where events are posted, as nobody else would take them."""
+        posted = self._settings.embedded is not None or self._settings.source.spool is not None
+        return math.inf if posted else give_up_s
 
     # --- what both have
 
@@ -167,7 +199,7 @@ class Daemon:
     @asynccontextmanager
     async def _manifests(self, stop: asyncio.Event) -> AsyncIterator[None]:
         """Reads the manifests, and again whenever asked to."""
-        loaded = await until(stop, self._load())
+        loaded = await until(stop, self._load(self._patience_s(self._settings.manifests.give_up_s)))
         if loaded is None:
             yield
             return
@@ -179,8 +211,7 @@ class Daemon:
             reloading.cancel()
             await asyncio.gather(reloading, return_exceptions=True)
 
-    async def _load(self) -> dict[str, Trie]:
-        give_up_s = self._settings.manifests.give_up_s
+    async def _load(self, give_up_s: float) -> dict[str, Trie]:
         return dict(await load_catalog(assembly.manifest_roots(self._settings), give_up_s=give_up_s))
 
     async def _reload_when_asked(self) -> None:
@@ -188,6 +219,6 @@ class Daemon:
             await self._reload.wait()
             self._reload.clear()
             try:
-                self._tries.update(await self._load())
+                self._tries.update(await self._load(self._settings.manifests.give_up_s))
             except BlobmapError as error:
                 _log.error("manifests not reloaded", reason=str(error))

@@ -49,6 +49,9 @@ class EventFile:
         prefetch: how many events are given out at most before one is acknowledged.
         most_bytes: bytes that all bodies in it may have together, None for as many as the disk takes.
         status: where to say that the file cannot be used.
+
+    Attributes:
+        stopped: set where it was stopped, and gives out no more.
     """
 
     FORMAT = Format("a spool of events", 1, EVENT_TABLES)
@@ -68,7 +71,7 @@ class EventFile:
         self._given: deque[tuple[int, int]] = deque()  # number and bytes of what is given out and not acknowledged
         self._last = 0  # highest number given out
         self._more = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self.stopped = asyncio.Event()
 
     @classmethod
     async def open(
@@ -118,7 +121,9 @@ class EventFile:
             UnavailableError: the file is full, or cannot take it now.
         """
         if self._most_bytes is not None and self._bytes + len(body) > self._most_bytes:
-            raise UnavailableError(f"{self._opened.name}: is full, it may hold {self._most_bytes} bytes of events")
+            reason = f"is full, it may hold {self._most_bytes} bytes of events"
+            self._trouble(reason)
+            raise UnavailableError(f"{self._opened.name}: {reason}")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._bytes += len(body)
         self._puts.append((body, done))
@@ -155,15 +160,15 @@ class EventFile:
 
     async def take(self) -> Sequence[Delivery]:
         """Waits for events and gives those that are there; none once it was stopped."""
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             self._more.clear()
             room = min(self._prefetch - len(self._given), _TAKE)
-            deliveries = await self._patiently(self._stopped, self._read, room) if room > 0 else None
-            if deliveries and not self._stopped.is_set():
+            deliveries = await self._patiently(self.stopped, self._read, room) if room > 0 else None
+            if deliveries and not self.stopped.is_set():
                 self._last = deliveries[-1].tag
                 self._given.extend((delivery.tag, len(delivery.body)) for delivery in deliveries)
                 return deliveries
-            await _set_within(self._more, _LOOK_S)
+            await set_within(self._more, _LOOK_S)
         return []
 
     async def acknowledge(self, tag: int) -> None:
@@ -175,7 +180,7 @@ class EventFile:
 
     async def stop(self) -> None:
         """Gives out no more."""
-        self._stopped.set()
+        self.stopped.set()
         self._more.set()
 
     # --- all that runs in the thread
@@ -199,7 +204,7 @@ class EventFile:
             try:
                 result = await self._run(function, *arguments)
             except UnavailableError:
-                if await _set_within(unless, delay):
+                if await set_within(unless, delay):
                     break
             else:
                 if result:
@@ -245,7 +250,7 @@ class EventFile:
         return True
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
     """Waits for an event, and says whether it came."""
     try:
         async with asyncio.timeout(seconds):

@@ -72,9 +72,18 @@ def _transport(tree: Mapping[str, Any]) -> Iterator[str]:
     if broker == embedded:
         yield f"{'both [amqp] and' if broker else 'neither [amqp] nor'} [embedded] given: it must be one of them"
         return
-    other, here = ("webhook", "amqp") if broker else ("amqp", "embedded")
-    if _section(tree, "source").get("kind") == other:
-        yield f"source.kind {other!r} does not go with [{here}]"
+    source = _section(tree, "source")
+    if embedded and source.get("kind") == "amqp":
+        yield "source.kind 'amqp' does not go with [embedded]"
+    bridged = broker and source.get("kind") == "webhook"
+    if bridged and "spool" not in source:
+        yield "source.spool is missing: where [amqp] has the broker, events that are posted wait for it in a file"
+    if not bridged:
+        yield from (
+            f"source.{key} goes with [amqp] and source.kind 'webhook' only"
+            for key in ("spool", "spool_max")
+            if key in source
+        )
     if embedded and _section(tree, "sink").get("kind") == "amqp":
         yield "sink.kind 'amqp' does not go with [embedded]"
     amqp = _section(tree, "amqp")

@@ -5,6 +5,7 @@ versitygw gives an answer three seconds, does not try again, and reads no body; 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 # A gateway posts every key of a bulk delete at once, a thousand at most.
 _MOST_AT_ONCE = 2_000
+
+# A body is read in this time, or a few slow clients would keep all others away.
+_READ_S = 30.0
 
 
 class Inbox(Protocol):
@@ -38,8 +42,9 @@ def events_route(inbox: Inbox, *, token: str) -> web.RouteDef:
         token: bearer token that a request must carry; empty: none is asked for.
 
     Returns:
-        The route. It answers 200 when the event is safe, 401 without the token, 413 above the size that the server
-        takes, 503 when the event cannot be kept now or too many wait; never with a body.
+        The route. It answers 200 when the event is safe, 401 without the token, 408 when the body does not come, 413
+        above the size that the server takes, 503 when the event cannot be kept now or too many wait; never with a
+        body.
     """
     return web.post("/events", _handler(inbox, f"Bearer {token}".encode() if token else b""))
 
@@ -56,7 +61,11 @@ def _handler(inbox: Inbox, credentials: bytes) -> Callable[[web.Request], Awaita
             return web.Response(status=503)
         waiting += 1
         try:
-            await inbox.put(await request.read())
+            async with asyncio.timeout(_READ_S):
+                body = await request.read()
+            await inbox.put(body)
+        except TimeoutError:
+            return web.Response(status=408)
         except web.HTTPRequestEntityTooLarge:
             return web.Response(status=413)
         except UnavailableError:

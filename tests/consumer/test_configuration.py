@@ -244,7 +244,17 @@ def test_no_fault_shows_a_secret(tmp_path: Path) -> None:
         ),
         (
             MINIMAL.replace('dialect = "versitygw"', 'dialect = "versitygw"\nkind = "webhook"'),
-            "source.kind 'webhook' does not go with [amqp]",
+            "source.spool is missing: where [amqp] has the broker, events that are posted wait for it in a file",
+        ),
+        (
+            MINIMAL.replace('dialect = "versitygw"', 'dialect = "versitygw"\nspool = "x"'),
+            "source.spool goes with [amqp] and source.kind 'webhook' only",
+        ),
+        (
+            MINIMAL.replace('[amqp]\nurl = "amqp://h/"', '[embedded]\npath = "x"').replace(
+                "dialect", 'spool_max = "1GiB"\ndialect'
+            ),
+            "source.spool_max goes with [amqp] and source.kind 'webhook' only",
         ),
         (
             MINIMAL.replace('[amqp]\nurl = "amqp://h/"', '[embedded]\npath = "x"') + '[sink]\nkind = "amqp"\n',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from consumer.embedded import EmbeddedQueue
 from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.manifests import manifest
 from tests.support.notifications import TEST_EVENT, created
+from tests.support.posting import post, url_of
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -68,21 +70,6 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path, manifests=str(tmp_path / "manifests"), sink=str(tmp_path / "out.ndjson"))
 
 
-async def url_of(process: ConsumerProcess) -> str:
-    return f"http://127.0.0.1:{(await process.until_logged('listening'))['port']}"
-
-
-async def post(url: str, *bodies: bytes, token: str = "") -> set[int]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with aiohttp.ClientSession(url, headers=headers) as gateway:
-
-        async def one(body: bytes) -> int:
-            async with gateway.post("/events", data=body) as answer:
-                return answer.status
-
-        return set(await asyncio.gather(*map(one, bodies)))
-
-
 async def test_events_become_lines_and_one_flag(site: Site) -> None:
     async with site.run() as process:
         url = await url_of(process)
@@ -96,22 +83,68 @@ async def test_events_become_lines_and_one_flag(site: Site) -> None:
     assert json.loads(flag.body)["prefix"] == "n.zarr"
 
 
-async def test_what_was_answered_survives_a_kill(site: Site) -> None:
-    """The first process can tell nobody, as it has no manifests yet, and is killed."""
+async def test_what_was_answered_survives_a_kill_in_the_middle(site: Site) -> None:
+    """Killed while 500 are being posted, and once more; the third process tells what the others had answered."""
+    answered: set[str] = set()
+    for run in range(2):
+        async with site.run() as process, aiohttp.ClientSession(await url_of(process)) as gateway:
+
+            async def one(key: str, gateway: aiohttp.ClientSession = gateway) -> None:
+                async with gateway.post("/events", data=created("b", key)) as answer:
+                    assert answer.status == 200
+                    answered.add(key)
+
+            posts = [asyncio.ensure_future(one(f"s.zarr/t/c/{run}/{number}")) for number in range(500)]
+            await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
+            process.send(signal.SIGKILL)
+            results = await asyncio.gather(*posts, return_exceptions=True)
+            assert any(isinstance(result, aiohttp.ClientError) for result in results), "it was not in the middle"
+            await process.end()
+    assert answered
+    async with site.run() as process:
+
+        async def told() -> bool:
+            return answered <= set(site.keys())
+
+        await eventually(told, what="every answered event is told")
+        assert await process.stop() == 0
+
+
+async def test_events_wait_for_manifests_that_cannot_be_read_yet(site: Site) -> None:
+    """Nobody else would take them, so that it waits longer than it may where there is a broker."""
     manifests, site.manifests = site.manifests, "s3://unreachable"
     site.s3 = 'endpoint = "http://127.0.0.1:1"\nregion = "x"\nallow_http = true\nanonymous = true'
     async with site.run() as process:
         url = await url_of(process)
         assert await post(url, *(created("b", f"s.zarr/t/c/{number}") for number in range(50))) == {200}
+        assert (await process.until_logged("waiting"))["give_up_s"] == float("inf")
         async with aiohttp.ClientSession(url) as client, client.get("/readyz") as answer:
             assert (answer.status, (await answer.json())["ready"]) == (503, False)
-        process.send(signal.SIGKILL)
-        await process.end()
+        assert await process.stop() == 0
     assert site.keys() == []
     site.manifests = manifests
     async with site.run() as process:
         assert set(await site.told(50)) == {f"s.zarr/t/c/{number}" for number in range(50)}
         assert await process.stop() == 0
+
+
+async def test_a_full_disk_is_answered_503_and_the_daemon_goes_on_when_there_is_room(site: Site) -> None:
+    """The process may make no file larger than this: writes fail as on a full disk, on real files."""
+    async with site.run() as process:
+        url = await url_of(process)
+        assert await post(url, created("b", "s.zarr/t/c/0")) == {200}
+        await site.told(1)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        assert await post(url, created("b", "s.zarr/t/c/1")) == {503}
+        trouble = await process.until_logged("file")
+        assert trouble["works"] is False
+        async with aiohttp.ClientSession(url) as client, client.get("/readyz") as answer:
+            assert any("embedded.path" in reason for reason in (await answer.json())["reasons"])
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert await post(url, created("b", "s.zarr/t/c/2")) == {200}
+        assert set(await site.told(2)) == {"s.zarr/t/c/0", "s.zarr/t/c/2"}
+        assert await process.stop() == 0
+    assert "Traceback" not in process.err
 
 
 async def test_a_token_is_asked_for(site: Site) -> None:

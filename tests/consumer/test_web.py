@@ -84,6 +84,17 @@ async def test_a_body_may_not_be_too_long(queue: EmbeddedQueue) -> None:
             assert answer.status == 200
 
 
+async def test_a_body_that_does_not_come_keeps_no_place(monkeypatch: pytest.MonkeyPatch, queue: EmbeddedQueue) -> None:
+    monkeypatch.setattr("consumer.webhook._READ_S", 0.05)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(60)
+
+    async with served(queue) as client, client.post("/events", data=half()) as answer:
+        assert (answer.status, answer.headers["Content-Length"]) == (408, "0")
+
+
 @pytest.mark.parametrize(
     ("header", "status"),
     [

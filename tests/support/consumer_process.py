@@ -29,6 +29,11 @@ class ConsumerProcess:
         self._directory = directory
 
     @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
     def out(self) -> str:
         """Standard output so far."""
         return (self._directory / "out").read_text()
