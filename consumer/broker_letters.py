@@ -141,5 +141,10 @@ async def open_broker_letters(address: Address, queue: str) -> AsyncIterator[Bro
                 await channel.initialize()
                 found = await channel.get_queue(queue)
             yield BrokerLetters(connection, found)
+            # Given back by name: what a closed channel held comes back only after the broker noticed, and whoever asks
+            # meanwhile would find the queue empty. The question behind it returns when the broker is done with it.
+            with in_session(f"queue {queue!r}"):
+                await (await channel.get_underlay_channel()).basic_nack(0, multiple=True, requeue=True)
+                await found.declare()
         finally:
             await connection.close()
