@@ -73,17 +73,14 @@ def site(tmp_path: Path, amqp_url: str) -> Site:
     return Site(tmp_path / "spool.sqlite", amqp_url)
 
 
-async def arrived(at: Bench, bodies: set[bytes]) -> None:
-    """Takes events until all of them are there."""
-    found: set[bytes] = set()
+async def arrived(at: Bench, bodies: set[bytes], spool: EventFile) -> None:
+    """Takes the events, as soon as the spool has let go of all of them."""
 
-    async def enough() -> bool:
-        if await at.consumers(EVENTS) >= 0:
-            found.update(got.body for got in await at.drain(EVENTS))
-        return found >= bodies
+    async def empty() -> bool:
+        return not spool._bytes
 
-    await eventually(enough, what=f"{len(bodies)} events")
-    assert found == bodies
+    await eventually(empty, what="the spool is empty")
+    assert {got.body for got in await at.drain(EVENTS)} == bodies
 
 
 async def test_events_are_published_as_the_gateway_would(site: Site) -> None:
@@ -91,7 +88,7 @@ async def test_events_are_published_as_the_gateway_would(site: Site) -> None:
         await spool.put(b"event")
 
         async def there() -> bool:
-            return await at.consumers(EVENTS) >= 0 and await at.ready(EVENTS) > 0
+            return not spool._bytes
 
         await eventually(there, what="the event is at the broker")
         message = await at.channel.basic_get(EVENTS)
@@ -107,7 +104,7 @@ async def test_many_events_arrive_and_leave_the_spool(site: Site) -> None:
     bodies = {b"%d" % number for number in range(1_200)}
     async with site.bridge() as spool, bench(site.url) as at:
         await asyncio.gather(*map(spool.put, bodies))
-        await arrived(at, bodies)
+        await arrived(at, bodies, spool)
     assert await site.left() == 0
 
 
@@ -124,7 +121,7 @@ async def test_while_the_broker_is_away_the_spool_grows_and_then_it_drains(site:
         await spool.put(b"one more")
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
         async with bench(site.url) as at:
-            await arrived(at, {*bodies, b"one more"})
+            await arrived(at, {*bodies, b"one more"}, spool)
         await eventually(lambda: _nothing(site.status.troubles), what="the trouble is over")
     assert await site.left() == 0
 
@@ -143,14 +140,9 @@ async def test_a_full_spool_takes_nothing_until_it_drains(site: Site, rabbitmq: 
         assert "is full" in site.status.troubles[f"source.spool {site.spool}"]
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
         async with bench(site.url) as at:
-            await arrived(at, {b"x" * 100})
-
-            async def room() -> bool:
-                return not spool._bytes
-
-            await eventually(room, what="there is room")
+            await arrived(at, {b"x" * 100}, spool)
             await spool.put(b"y")
-            await arrived(at, {b"y"})
+            await arrived(at, {b"y"}, spool)
     assert site.status.troubles == {}
 
 
@@ -158,24 +150,24 @@ async def test_an_exchange_that_leads_nowhere_is_no_success(site: Site) -> None:
     """The queue is deleted: what is published comes back, and everything is declared again."""
     async with site.bridge() as spool, bench(site.url) as at:
         await spool.put(b"one")
-        await arrived(at, {b"one"})
+        await arrived(at, {b"one"}, spool)
         await at.channel.queue_delete(EVENTS)
         await spool.put(b"two")
         assert await site.trouble() == "exchange 's3.events': no queue takes the event"
-        await arrived(at, {b"two"})
+        await arrived(at, {b"two"}, spool)
     assert await site.left() == 0
 
 
 async def test_a_connection_that_is_cut_is_opened_again(site: Site, rabbitmq: RabbitMQ) -> None:
     async with site.bridge() as spool, bench(site.url) as at:
         await spool.put(b"one")
-        await arrived(at, {b"one"})
+        await arrived(at, {b"one"}, spool)
         await at.connection.close()
         await asyncio.to_thread(_hang_up, rabbitmq, site.url.rpartition("/")[2])
         bodies = {b"%d" % number for number in range(20)}
         await asyncio.gather(*map(spool.put, bodies))
         async with bench(site.url) as again:
-            await arrived(again, bodies)
+            await arrived(again, bodies, spool)
     assert await site.left() == 0
 
 

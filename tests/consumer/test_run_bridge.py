@@ -65,9 +65,8 @@ async def told(at: Bench, count: int) -> set[str]:
     keys: set[str] = set()
 
     async def enough() -> bool:
-        if await at.consumers("blobmap.objects") >= 0:
-            for got in await at.drain("blobmap.objects"):
-                keys.update(record["key"] for record in json.loads(got.body)["records"])
+        for got in await at.drain("blobmap.objects"):
+            keys.update(record["key"] for record in json.loads(got.body)["records"])
         return len(keys) >= count
 
     await eventually(enough, what=f"{count} keys are told")
@@ -78,6 +77,7 @@ async def test_what_a_gateway_posts_becomes_records(site: Site, gateway_binary: 
     """The gateway posts, the daemon answers from its spool, publishes, consumes what it published, and tells it."""
     async with site.run() as process, bench(site.url) as at:
         events = WebhookEvents(await url_of(process) + "/events")
+        await process.until_logged("consuming")
         with Gateway(gateway_binary, site.directory / "gateway", events=events) as gateway:
             gateway.create_bucket("data")
             store = gateway.store("data")
@@ -125,6 +125,7 @@ async def test_nothing_that_was_answered_is_lost_with_the_process(site: Site, ra
     async with site.run() as process:
         await process.until_logged("forwarding")
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
+        await process.until_logged("consuming")
         async with bench(site.url) as at:
             assert await told(at, len(answered)) >= answered
         assert await process.stop() == 0
@@ -145,6 +146,7 @@ async def test_a_full_spool_is_answered_503_and_shown(site: Site, rabbitmq: Rabb
         assert any("source.spool" in reason and "is full" in reason for reason in reasons)
         assert any(reason.startswith("s3.events: ") for reason in reasons)
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
+        await process.until_logged("consuming")
         async with bench(site.url) as at:
             assert len(await told(at, kept)) == kept
             assert await post(url, created("data", "s.zarr/t/c/9")) == {200}
