@@ -16,8 +16,9 @@ from blobmap.errors import UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-# A gateway posts every key of a bulk delete at once, a thousand at most.
-_MOST_AT_ONCE = 2_000
+# Bodies in memory. A gateway posts every key of a bulk delete at once, a thousand at most, and repeats none of them: so
+# those above wait, unread, for their turn.
+_MOST_AT_ONCE = 1_000
 
 # A body is read in this time, or a few slow clients would keep all others away.
 _READ_S = 30.0
@@ -43,35 +44,35 @@ def events_route(inbox: Inbox, *, token: str) -> web.RouteDef:
 
     Returns:
         The route. It answers 200 when the event is safe, 401 without the token, 408 when the body does not come, 413
-        above the size that the server takes, 503 when the event cannot be kept now or too many wait; never with a
-        body.
+        above the size that the server takes, 503 when the event cannot be kept now; never with a body.
     """
     return web.post("/events", _handler(inbox, f"Bearer {token}".encode() if token else b""))
 
 
 def _handler(inbox: Inbox, credentials: bytes) -> Callable[[web.Request], Awaitable[web.Response]]:
-    waiting = 0
+    gate = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def handle(request: web.Request) -> web.Response:
-        nonlocal waiting
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if credentials and not hmac.compare_digest(given, credentials):
             return web.Response(status=401)
-        if waiting >= _MOST_AT_ONCE:
-            return web.Response(status=503)
-        waiting += 1
-        try:
-            async with asyncio.timeout(_READ_S):
-                body = await request.read()
-            await inbox.put(body)
-        except TimeoutError:
-            return web.Response(status=408)
-        except web.HTTPRequestEntityTooLarge:
-            return web.Response(status=413)
-        except UnavailableError:
-            return web.Response(status=503)
-        finally:
-            waiting -= 1
-        return web.Response()
+        async with gate:
+            return web.Response(status=await _kept(request, inbox))
 
     return handle
+
+
+async def _kept(request: web.Request, inbox: Inbox) -> int:
+    """Keeps one event; the status of the answer."""
+    try:
+        async with asyncio.timeout(_READ_S):
+            body = await request.read()
+    except TimeoutError:
+        return 408
+    except web.HTTPRequestEntityTooLarge:
+        return 413
+    try:
+        await inbox.put(body)
+    except UnavailableError:
+        return 503
+    return 200

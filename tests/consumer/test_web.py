@@ -14,6 +14,7 @@ from consumer.web import health_routes, serve_http
 from consumer.webhook import events_route
 from tests.support.notifications import created
 from tests.support.port_contracts import take
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,10 +71,37 @@ async def test_what_cannot_be_kept_is_answered_503() -> None:
         assert (answer.status, answer.headers["Content-Length"]) == (503, "0")
 
 
-async def test_too_many_at_once_are_turned_away(monkeypatch: pytest.MonkeyPatch, queue: EmbeddedQueue) -> None:
-    monkeypatch.setattr("consumer.webhook._MOST_AT_ONCE", 0)
-    async with served(queue) as client, client.post("/events", data=b"x") as answer:
-        assert answer.status == 503
+class HeldInbox:
+    """An inbox that keeps nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.seen: list[bytes] = []
+
+    async def put(self, body: bytes) -> None:
+        self.seen.append(body)
+        await self.free.wait()
+
+
+async def test_too_many_at_once_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.webhook._MOST_AT_ONCE", 2)
+    inbox = HeldInbox()
+    async with served(inbox) as client:
+
+        async def post(number: int) -> int:
+            async with client.post("/events", data=b"%d" % number) as answer:
+                return answer.status
+
+        posts = asyncio.gather(*map(post, range(5)))
+
+        async def two() -> bool:
+            return len(inbox.seen) >= 2
+
+        await eventually(two, what="two are being kept")
+        await asyncio.sleep(0.05)
+        assert len(inbox.seen) == 2
+        inbox.free.set()
+        assert await posts == [200] * 5
 
 
 async def test_a_body_may_not_be_too_long(queue: EmbeddedQueue) -> None:
