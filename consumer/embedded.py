@@ -27,14 +27,20 @@ CREATE INDEX journal_by_time ON journal (at);
 
 EMBEDDED_FORMAT = Format("a file of embedded mode", 2, EVENT_TABLES + _TABLES)
 
-# As long as a stream at a broker would keep it.
+# As long as a stream at a broker would keep it; and for a small site, so that the disk is left to events.
 _JOURNAL_AGE_S = 7 * 86_400.0
+_JOURNAL_BYTES = 2_000_000_000
+
+_TOO_OLD = "DELETE FROM journal WHERE at < ? RETURNING length(body)"
+_OLDEST = "DELETE FROM journal WHERE id = (SELECT min(id) FROM journal) RETURNING length(body)"
 
 
 class EmbeddedQueue(EventFile):
     """The file. Use `open`."""
 
     FORMAT = EMBEDDED_FORMAT
+
+    _journal_bytes: int | None = None  # counted with the first message
 
     async def publish(self, message: Message) -> None:
         """Keeps a message in its queue until somebody takes it from there.
@@ -49,7 +55,7 @@ class EmbeddedQueue(EventFile):
         return await self._run(self._messages, queue)
 
     async def append(self, message: Message) -> None:
-        """Writes a message into the journal, and forgets what is too old.
+        """Writes a message into the journal, and forgets what is too old, or too much.
 
         Raises:
             UnavailableError: the file cannot take it now.
@@ -80,5 +86,14 @@ class EmbeddedQueue(EventFile):
     def _append_to_journal(self, body: bytes) -> None:
         now = time.time()
         with self._database:
-            self._database.execute("DELETE FROM journal WHERE at < ?", (now - _JOURNAL_AGE_S,))
+            if self._journal_bytes is None:
+                ((self._journal_bytes,),) = self._database.execute("SELECT coalesce(sum(length(body)), 0) FROM journal")
             self._database.execute("INSERT INTO journal (at, body) VALUES (?, ?)", (now, body))
+            total = self._journal_bytes + len(body) - self._forget(_TOO_OLD, now - _JOURNAL_AGE_S)
+            while total > _JOURNAL_BYTES:
+                total -= self._forget(_OLDEST)
+        self._journal_bytes = total
+
+    def _forget(self, statement: str, *values: float) -> int:
+        """Deletes from the journal; the bytes that it had there."""
+        return sum(size for (size,) in self._database.execute(statement, values))

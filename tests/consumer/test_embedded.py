@@ -258,6 +258,17 @@ async def test_the_journal_forgets(harness: Harness, monkeypatch: pytest.MonkeyP
         assert list(await queue.journal()) == [b"new"]
 
 
+async def test_the_journal_holds_so_many_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.embedded._JOURNAL_BYTES", 8)
+    for numbers in (range(3), range(3, 6)):  # what it holds is counted again when it is opened
+        async with harness.open() as queue:
+            for number in numbers:
+                await queue.append(Message("journal", "s", b"%03d" % number))
+                assert len(await queue.journal()) <= 2
+    async with harness.open() as queue:
+        assert list(await queue.journal()) == [b"004", b"005"]
+
+
 async def test_a_spool_takes_no_more_than_it_may_hold(tmp_path: Path) -> None:
     for _ in range(2):  # what it holds is counted again when it is opened
         spool = await EventFile.open(tmp_path / "spool.sqlite", prefetch=10, most_bytes=10, name="source.spool")
