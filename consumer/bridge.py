@@ -38,7 +38,8 @@ _PERSISTENT = 2
 # Events that are published before the first of them is confirmed.
 _BATCH = 500
 
-# A broker under an alarm confirms nothing; then everything begins anew, with the same events.
+# A broker that has not confirmed by then is given up, unless it said that it is blocked: then what was sent is still on
+# its way, and would come out once more for each time that it is sent again.
 _CONFIRM_S = 30.0
 
 # For what is being published when we are told to stop; what is not confirmed then stays in the file.
@@ -93,9 +94,8 @@ class Bridge:
 
     async def _forward(self, connection: aiormq.Connection, channel: AbstractChannel) -> None:
         """Publishes what was taken, and lets go of it."""
-        await _until_not_blocked(connection)
         published = await asyncio.gather(
-            *(self._publish(channel, delivery) for delivery in self._taken), return_exceptions=True
+            *(self._publish(connection, channel, delivery) for delivery in self._taken), return_exceptions=True
         )
         for result in published:
             if result is not None:
@@ -103,21 +103,26 @@ class Bridge:
         await self._spool.acknowledge(self._taken[-1].tag)
         self._taken = ()
 
-    async def _publish(self, channel: AbstractChannel, delivery: Delivery) -> None:
+    async def _publish(self, connection: aiormq.Connection, channel: AbstractChannel, delivery: Delivery) -> None:
+        """Publishes one event. Returns when the broker has confirmed that a queue has it."""
         properties = commands.Basic.Properties(
             content_type="application/json", delivery_mode=_PERSISTENT, timestamp=delivery.first_seen
         )
         where = f"exchange {self._exchange!r}"
+        publishing = asyncio.ensure_future(
+            channel.basic_publish(delivery.body, exchange=self._exchange, properties=properties, mandatory=True)
+        )
         with in_session(where):
             try:
-                async with asyncio.timeout(_CONFIRM_S):
-                    await channel.basic_publish(
-                        delivery.body, exchange=self._exchange, properties=properties, mandatory=True
-                    )
+                while not (await asyncio.wait((publishing,), timeout=_CONFIRM_S))[0]:
+                    if not await _is_blocked(connection):
+                        raise UnavailableError(f"{where}: the broker has not confirmed for {_CONFIRM_S:g} s")
+                    self._trouble("the broker is blocked: memory or disk is short there")
+                await publishing
             except DeliveryError as error:
                 raise UnavailableError(f"{where}: no queue takes the event") from error
-            except TimeoutError as error:
-                raise UnavailableError(f"{where}: the broker has not confirmed for {_CONFIRM_S:g} s") from error
+            finally:
+                publishing.cancel()
 
     def _trouble(self, reason: str | None) -> None:
         """Keeps what is wrong, and says it when that changes."""
@@ -128,13 +133,14 @@ class Bridge:
             _log.warning("forwarding", exchange=self._exchange, works=reason is None, reason=reason or before)
 
 
-async def _until_not_blocked(connection: aiormq.Connection) -> None:
-    """Waits as long as the broker says that it is blocked: or events would pile up in the socket."""
+async def _is_blocked(connection: aiormq.Connection) -> bool:
+    """Whether the broker has said that it takes nothing from anybody now."""
     try:
-        async with asyncio.timeout(_CONFIRM_S):
+        async with asyncio.timeout(0):
             await connection.ready()
-    except TimeoutError as error:
-        raise UnavailableError("the broker is blocked: memory or disk is short there") from error
+    except TimeoutError:
+        return True
+    return False
 
 
 @asynccontextmanager

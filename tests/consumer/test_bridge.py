@@ -60,6 +60,14 @@ class Site:
 
         return str(await eventually(told, what="the trouble is told"))
 
+    async def working(self) -> None:
+        """Waits until nothing is wrong."""
+
+        async def works() -> bool:
+            return not self.status.troubles
+
+        await eventually(works, what="events are forwarded")
+
     async def left(self) -> int:
         """How many events wait in the closed spool."""
         spool = await EventFile.open(self.spool, prefetch=1)
@@ -122,12 +130,8 @@ async def test_while_the_broker_is_away_the_spool_grows_and_then_it_drains(site:
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
         async with bench(site.url) as at:
             await arrived(at, {*bodies, b"one more"}, spool)
-        await eventually(lambda: _nothing(site.status.troubles), what="the trouble is over")
+        await site.working()
     assert await site.left() == 0
-
-
-async def _nothing(troubles: dict[str, str]) -> bool:
-    return not troubles
 
 
 async def test_a_full_spool_takes_nothing_until_it_drains(site: Site, rabbitmq: RabbitMQ) -> None:
@@ -143,7 +147,7 @@ async def test_a_full_spool_takes_nothing_until_it_drains(site: Site, rabbitmq: 
             await arrived(at, {b"x" * 100}, spool)
             await spool.put(b"y")
             await arrived(at, {b"y"}, spool)
-    assert site.status.troubles == {}
+            await site.working()
 
 
 async def test_an_exchange_that_leads_nowhere_is_no_success(site: Site) -> None:
@@ -173,6 +177,49 @@ async def test_a_connection_that_is_cut_is_opened_again(site: Site, rabbitmq: Ra
 
 def _hang_up(broker: RabbitMQ, vhost: str) -> None:
     broker.ctl("close_all_connections", "--vhost", vhost, "for a test")
+
+
+async def test_a_blocked_broker_is_waited_for_and_shown(
+    site: Site, rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent when the broker stopped reading comes out once, however long that lasted."""
+    monkeypatch.setattr("consumer.bridge._CONFIRM_S", 0.2)
+    async with site.bridge() as spool, bench(site.url) as at:
+        await spool.put(b"one")
+        await arrived(at, {b"one"}, spool)
+        await asyncio.to_thread(rabbitmq.raise_alarm)
+        try:
+            await spool.put(b"two")
+            assert await site.trouble() == "the broker is blocked: memory or disk is short there"
+        finally:
+            await asyncio.to_thread(rabbitmq.clear_alarm)
+
+        await site.working()
+        assert not spool._bytes
+        assert [got.body for got in await at.drain(EVENTS)] == [b"two"]
+
+
+async def test_a_broker_that_confirms_nothing_and_says_nothing_is_left(
+    site: Site, rabbitmq: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site.bridge() as spool, bench(site.url) as at:
+        await spool.put(b"one")
+        await arrived(at, {b"one"}, spool)
+        monkeypatch.setattr("consumer.bridge._CONFIRM_S", 0.2)
+        rabbitmq.pause()
+        try:
+            await spool.put(b"two")
+            assert await site.trouble() == "exchange 's3.events': the broker has not confirmed for 0.2 s"
+        finally:
+            rabbitmq.resume()
+        monkeypatch.undo()
+
+        async def empty() -> bool:
+            return not spool._bytes
+
+        await eventually(empty, what="the spool is empty")
+    async with bench(site.url) as at:
+        assert {got.body for got in await at.drain(EVENTS)} == {b"two"}
 
 
 async def test_what_a_person_must_mend_ends_the_daemon(site: Site) -> None:
