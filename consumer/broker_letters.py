@@ -5,6 +5,7 @@ The connection is ours (any vhost, TLS, errors translated), the rest is aio-pika
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 # A broker under an alarm confirms nothing.
 _CONFIRM_S = 30.0
 
+# The broker gives no sign when messages are back in their queue; and somebody else may take them from there at once.
+_GIVE_BACK_S = 5.0
+_LOOK_S = 0.02
+
 
 class _Connection(aio_pika.Connection):
     """aio-pika on a connection that is open already."""
@@ -50,6 +55,7 @@ class BrokerLetters:
         self._connection = connection
         self._queue = queue
         self._outgoing: AbstractChannel | None = None
+        self._unsettled = 0
 
     async def count(self) -> int:
         """How many lie there now, those with a consumer not counted."""
@@ -63,7 +69,26 @@ class BrokerLetters:
                 message = await self._queue.get(fail=False, timeout=_CONFIRM_S)
             if message is None:
                 return
+            self._unsettled += 1
             yield _BrokerLetter(self, message)
+
+    async def settle(self, message: AbstractIncomingMessage) -> None:
+        """Takes one away for good."""
+        with in_session(f"queue {self._queue.name!r}"):
+            await message.ack()
+        self._unsettled -= 1
+
+    async def give_back(self) -> None:
+        """Gives back what is not settled, and waits until it is there, or the next command would find less."""
+        if not self._unsettled:
+            return
+        with in_session(f"queue {self._queue.name!r}"):
+            channel = await self._queue.channel.get_underlay_channel()
+            await channel.basic_nack(0, multiple=True, requeue=True)
+        for _ in range(round(_GIVE_BACK_S / _LOOK_S)):
+            if await self.count() >= self._unsettled:
+                return
+            await asyncio.sleep(_LOOK_S)
 
     async def publish(self, letter: Letter) -> None:
         """Publishes the body of a letter as it was published first. Returns when a queue has it.
@@ -117,8 +142,7 @@ class _BrokerLetter:
 
     async def drop(self) -> None:
         """See `letters.HeldLetter`."""
-        with in_session("dead letter"):
-            await self._message.ack()
+        await self._letters.settle(self._message)
 
 
 @asynccontextmanager
@@ -140,11 +164,8 @@ async def open_broker_letters(address: Address, queue: str) -> AsyncIterator[Bro
                 channel = connection.channel(publisher_confirms=False)
                 await channel.initialize()
                 found = await channel.get_queue(queue)
-            yield BrokerLetters(connection, found)
-            # Given back by name: what a closed channel held comes back only after the broker noticed, and whoever asks
-            # meanwhile would find the queue empty. The question behind it returns when the broker is done with it.
-            with in_session(f"queue {queue!r}"):
-                await (await channel.get_underlay_channel()).basic_nack(0, multiple=True, requeue=True)
-                await found.declare()
+            letters = BrokerLetters(connection, found)
+            yield letters
+            await letters.give_back()
         finally:
             await connection.close()

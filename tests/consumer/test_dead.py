@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -253,6 +254,33 @@ async def test_letters_at_a_broker_are_shown_requeued_and_dropped(
         assert shown.out.splitlines()[1] == "    two"
         assert shown.err == "blobmap-consumer: 1 of 2 dead letters dropped\n"
         assert await bodies(at, "blobmap.dead", 1) == [b"\xff four"]
+
+
+@pytest.mark.services
+async def test_what_was_shown_is_back_when_the_command_ends(broker: str, capsys: pytest.CaptureFixture[str]) -> None:
+    dead = Command(settings(amqp=Amqp(url=SecretStr(broker))), capsys)
+    async with bench(broker) as at:
+        await asyncio.gather(*(bury(at, letter(b"%d" % number)) for number in range(500)))
+        for _ in range(3):
+            assert await dead("show") == 0
+            assert await at.ready("blobmap.dead") == 500
+
+
+@pytest.mark.services
+async def test_letters_that_somebody_else_takes_are_not_waited_for(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("consumer.broker_letters._GIVE_BACK_S", 0.1)
+    async with bench(broker) as at:
+        await bury(at, letter(b"x"))
+        async with asyncio.timeout(20), open_broker_letters(parse_address(broker), "blobmap.dead") as letters:
+            assert [held.letter.body async for held in letters.held(9)] == [b"x"]
+            await at.channel.basic_consume("blobmap.dead", _take, no_ack=True)
+        assert await at.ready("blobmap.dead") == 0
+
+
+async def _take(_: object) -> None:
+    """A consumer that takes whatever comes."""
 
 
 @pytest.mark.services
