@@ -127,6 +127,32 @@ def parse_until(text: str) -> str:
     return (moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
+def concerns(pin: Pin, now: datetime, *, is_empty: bool = False) -> tuple[Concern, ...]:
+    """Say why a pin wants looking at, the most pressing first.
+
+    Args:
+        pin: of any writer.
+        now: what expiry is measured by.
+        is_empty: whether it is known to hold nothing.
+    """
+    found: list[Concern] = []
+    if pin.until is not None:
+        try:
+            end = parse_until(pin.until)
+        except UsageError:
+            found.append("no valid date")
+        else:
+            # A date ends with its day.
+            moment = datetime.fromisoformat(end)
+            if (moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(days=1)) < now:
+                found.append("expired")
+    if is_empty:
+        found.append("dangling")
+    if pin.until is None:
+        found.append("open-ended")
+    return tuple(found)
+
+
 def list_pins(
     manifests: Iterable[Manifest], *, now: datetime, measure: Callable[[Manifest, Pin], tuple[int, int] | None]
 ) -> list[PinnedSize]:
@@ -144,8 +170,9 @@ def list_pins(
     for manifest in manifests:
         for pin in manifest.pinned:
             objects, stored_bytes = measure(manifest, pin) or (None, None)
-            concerns = tuple(_concerns(pin, now, is_empty=objects == 0))
-            found.append(PinnedSize(manifest.scope, pin, concerns, objects, stored_bytes))
+            found.append(
+                PinnedSize(manifest.scope, pin, concerns(pin, now, is_empty=objects == 0), objects, stored_bytes)
+            )
     return sorted(found, key=_rank)
 
 
@@ -236,24 +263,6 @@ def _around(key: str) -> Iterator[str]:
 
 def _is_at(pin: Pin, prefix: str) -> bool:
     return pin.prefix.removesuffix("/") == prefix
-
-
-def _concerns(pin: Pin, now: datetime, *, is_empty: bool) -> Iterator[Concern]:
-    if pin.until is not None:
-        try:
-            end = parse_until(pin.until)
-        except UsageError:
-            yield "no valid date"
-        else:
-            # A date ends with its day, wherever in the world that is.
-            moment = datetime.fromisoformat(end)
-            last = moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(days=1)
-            if last < now:
-                yield "expired"
-    if is_empty:
-        yield "dangling"
-    if pin.until is None:
-        yield "open-ended"
 
 
 def _rank(found: PinnedSize) -> tuple[int, str, str, str]:

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "objects": "list every object of one blob",
     "show": "list the known scopes, or say in words what one manifest does",
     "pin": "keep a prefix on disk on purpose",
+    "report": "say how much is archivable, and what holds back the rest",
     "schema": "print the JSON Schema of a manifest",
 }
 """Every command is the module of its name in this package: `add_arguments` says what it takes, `run` does it.

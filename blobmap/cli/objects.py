@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from blobmap.cli.options import open_data, open_manifests, scope_given
-from blobmap.cli.output import printable, warn, write, write_json, write_json_line, write_line
+from blobmap.cli.output import many, printable, warn, write, write_json, write_json_line, write_line
 from blobmap.cli.terminal import is_terminal
 from blobmap.contents import blob_objects
 from blobmap.errors import UsageError
@@ -65,7 +65,7 @@ def _count(entries: Iterable[Entry], scope: str, blob_id: str, *, as_json: bool)
     if as_json:
         write_json({"scope": scope, "blob_id": blob_id, "objects": objects, "bytes": stored_bytes})
     else:
-        write_line(f"{objects:,} objects, {format_size(stored_bytes)}")
+        write_line(f"{many(objects, 'object')}, {format_size(stored_bytes)}")
 
 
 def _list(entries: Iterable[Entry]) -> None:
@@ -80,6 +80,6 @@ def _list(entries: Iterable[Entry]) -> None:
             broken += "\n" in key
             write_line(key)
     if broken:
-        warn(f"{broken} keys hold a newline, so lines are not keys here: give -0")
+        warn(f"a newline is part of {many(broken, 'key')}, so lines are not keys here: give -0")
     if not objects:
         warn("nothing is stored of this blob")

@@ -13,7 +13,7 @@ from blobmap.cli.terminal import has_colours
 from blobmap.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 class OutputError(UnavailableError):
@@ -72,6 +72,11 @@ def some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
+def many(count: int, noun: str) -> str:
+    """Say how many there are: `1 store`, `1,200 stores`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def take_any_key() -> None:
     """Let stdout carry keys as they are: UTF-8 whatever the locale, and bytes that are none."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -85,7 +90,7 @@ def discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+def write_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int] = ()) -> None:
     """Write rows in aligned columns to stdout. Raises as `write`.
 
     Args:

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from blobmap.cli.options import open_data, open_manifests, scope_given
-from blobmap.cli.output import printable, some, warn, write_json, write_line, write_table
+from blobmap.cli.output import many, printable, some, warn, write_json, write_line, write_table
 from blobmap.cli.progress import progress
 from blobmap.cli.terminal import is_terminal
 from blobmap.errors import ConflictError, MissingError, UnreadableError, UsageError
@@ -148,8 +148,8 @@ def _orphans(outcome: Outcome, data: Storage) -> tuple[Orphaned, ...]:
 
 def _said_of(orphans: Iterable[Orphaned]) -> list[str]:
     return [
-        f"orphaned on tape: {len(found.blob_ids):,} blobs of {found.rule}, which {found.objects:,} objects "
-        f"({format_size(found.stored_bytes)}) leave: {some(found.blob_ids, _NAMED)}"
+        f"orphaned on tape: {many(len(found.blob_ids), 'blob')} of {found.rule}, of which "
+        f"{many(found.objects, 'object')} ({format_size(found.stored_bytes)}) leave: {some(found.blob_ids, _NAMED)}"
         for found in orphans
     ]
 
@@ -214,7 +214,7 @@ def _ending(outcome: Outcome, *, dry_run: bool) -> str:
     manifest = outcome.manifest
     objects = sum(row.objects for row in outcome.decisions)
     stored = sum(row.stored_bytes for row in outcome.decisions)
-    totals = f"{len(outcome.decisions)} arrays, {objects:,} objects, {format_size(stored)}"
+    totals = f"{many(len(outcome.decisions), 'array')}, {many(objects, 'object')}, {format_size(stored)}"
     if outcome.written:
         return f"{totals}: wrote epoch {manifest.epoch} of {manifest.scope!r}"
     if outcome.manifest == outcome.previous:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from blobmap.cli.options import add_global_options, open_data, open_manifests, scope_given
-from blobmap.cli.output import warn, write_json, write_line, write_table
+from blobmap.cli.output import many, warn, write_json, write_line, write_table
 from blobmap.cli.parsing import Parser, paragraphs
 from blobmap.covering import Covering
 from blobmap.errors import UnreadableError, UsageError
@@ -161,11 +161,11 @@ def _show_table(pins: Sequence[PinnedSize]) -> None:
     )
     objects, stored_bytes = total_pinned(pins)
     holding = (
-        "" if objects is None or stored_bytes is None else f" hold {objects:,} objects, {format_size(stored_bytes)}"
+        "" if objects is None or stored_bytes is None else f", {many(objects, 'object')}, {format_size(stored_bytes)}"
     )
     concerns = Counter(concern for found in pins for concern in found.concerns)
     listed = ", ".join(f"{count} {concern}" for concern, count in concerns.items())
-    write_line(f"{len(pins)} pins{holding}" + (f": {listed}" if listed else ""))
+    write_line(f"{many(len(pins), 'pin')}{holding}" + (f": {listed}" if listed else ""))
 
 
 def _as_json(found: PinnedSize) -> dict[str, object]:

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from blobmap.cli.progress import Show
 
 
-def write_pretty_table(table: Sequence[Sequence[str]], *, right: Sequence[int]) -> None:
+def write_pretty_table(table: Sequence[Sequence[str]], *, right: Collection[int]) -> None:
     """Write a table to stdout, folded to the width that there is.
 
     Args:

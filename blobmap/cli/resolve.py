@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.cli.options import open_manifests
-from blobmap.cli.output import warn, write_json, write_json_line, write_line, write_table
+from blobmap.cli.output import many, warn, write_json, write_json_line, write_line, write_table
 from blobmap.covering import Covering
 from blobmap.errors import UnreadableError
 
@@ -98,7 +98,7 @@ def _summarise(answers: Iterable[tuple[str, Resolution]], hint: _Hint, *, as_jso
             )
         for kind, count in rest.items():
             if count:
-                write_line(f"{kind}: {count:,} keys")
+                write_line(f"{kind}: {many(count, 'key')}")
     return rest["unmanaged"]
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from blobmap.cli.options import open_data, open_manifests
-from blobmap.cli.output import printable, some, warn, write_json, write_line, write_table
+from blobmap.cli.output import many, printable, some, warn, write_json, write_line, write_table
 from blobmap.cli.progress import progress
 from blobmap.errors import ConflictError, MissingError, UnreadableError
 from blobmap.policy import format_size
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             data,
             manifests,
             prefix,
-            on_progress=lambda folders, stores: show(f"{folders:,} folders, {stores:,} stores"),
+            on_progress=lambda folders, stores: show(f"{many(folders, 'folder')}, {many(stores, 'store')}"),
         )
     if prefix and not (found.stores or found.foreign or found.problems):
         raise MissingError(f"{data.name}: nothing is stored below {prefix!r}")
@@ -110,14 +110,14 @@ def _show(found: Scan, cuts: Iterable[_Cut], *, dry_run: bool) -> None:
             write_line(printable(f"inside {store.scope!r}: {some(store.inner, _NAMED)}"))
     for other in found.foreign:
         size = format_size(other.stored_bytes)
-        write_line(printable(f"no store: {other.kind} in {other.prefix!r}, {other.objects:,} objects, {size}"))
+        write_line(printable(f"no store: {other.kind} in {other.prefix!r}, {many(other.objects, 'object')}, {size}"))
     for cut in cuts:
         write_line(printable(_said(cut, dry_run=dry_run)))
         for line in cut.warnings:
             warn(f"{cut.scope!r}: {line}")
     new = sum(store.is_new for store in found.stores)
     unclaimed = sum(bool(store.unclaimed) for store in found.stores if not store.is_new)
-    write_line(f"{len(found.stores):,} stores, {new:,} of them new, {unclaimed:,} others with unclaimed arrays")
+    write_line(f"{many(len(found.stores), 'store')}: {new:,} new, {unclaimed:,} with a manifest and unclaimed arrays")
 
 
 def _standing(store: FoundStore) -> str:

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from blobmap.cli.options import open_manifests, scope_given
-from blobmap.cli.output import printable, warn, write_json, write_line, write_table
+from blobmap.cli.output import many, printable, warn, write_json, write_line, write_table
 from blobmap.errors import UnreadableError
 from blobmap.manifest import read_hot_pattern, render_manifest
 from blobmap.policy import format_size
@@ -79,7 +79,7 @@ def _in_words(manifest: Manifest) -> Iterator[str]:
     if manifest.policy is not None:
         said = (f"{name} {_threshold(name, value)}" for name, value in manifest.policy.items())
         yield f"cut with {', '.join(said)}"
-    yield f"{len(manifest.blobs)} rules" + (":" if manifest.blobs else ": nothing is archivable")
+    yield many(len(manifest.blobs), "rule") + (":" if manifest.blobs else ": nothing is archivable")
     for blob in manifest.blobs:
         yield f"  {_rule(blob)}"
     yield "always on disk:"

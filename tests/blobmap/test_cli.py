@@ -57,7 +57,7 @@ def test_exclude_adds_at_every_place_and_an_empty_one_clears(blobmap: CommandLin
 
     whole = "2 arrays, 120 objects, 6.4 KiB"
     assert counted() == whole
-    assert counted(["--exclude", "time"]) == "1 arrays, 80 objects, 2.5 KiB"
+    assert counted(["--exclude", "time"]) == "1 array, 80 objects, 2.5 KiB"
     assert counted(["--exclude", "time"], ["--exclude", "tas"]) == "0 arrays, 0 objects, 0 B"
     assert counted(["--exclude", "time"], ["--exclude", ""]) == whole
     assert "1 objects (1 B) belong to no array" in blobmap("--exclude", "", "partition", SCOPE, "--dry-run").err

@@ -102,5 +102,9 @@ def test_a_newline_in_a_key_is_told_where_lines_are_keys(blobmap: CommandLine) -
     }
     (blobmap.manifest_root / "a/whole/manifest.json").write_text(json.dumps(manifest))
     listed = blobmap("objects", "a/whole", "b_0")
-    assert listed == (0, "a/whole/new\nline\n", "blobmap: 1 keys hold a newline, so lines are not keys here: give -0\n")
+    assert listed == (
+        0,
+        "a/whole/new\nline\n",
+        "blobmap: a newline is part of 1 key, so lines are not keys here: give -0\n",
+    )
     assert blobmap("objects", "a/whole", "b_0", "-0") == (0, "a/whole/new\nline\0", "")

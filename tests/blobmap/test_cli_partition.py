@@ -109,7 +109,7 @@ def test_force_names_what_it_orphans_and_asks(blobmap: CommandLine, monkeypatch:
         "",
         "blobmap: --force moves objects between blobs, and nobody can be asked here: give --yes, or --dry-run\n",
     )
-    orphans = "blobmap: orphaned on tape: 2 blobs of b_tas, which 60 objects (1.9 KiB) leave: b_tas_0, b_tas_1\n"
+    orphans = "blobmap: orphaned on tape: 2 blobs of b_tas, of which 60 objects (1.9 KiB) leave: b_tas_0, b_tas_1\n"
     assert blobmap(*force, "--dry-run").err == orphans
 
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))

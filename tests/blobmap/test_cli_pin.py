@@ -99,7 +99,7 @@ def test_pins_are_shown_with_what_they_hold(blobmap: CommandLine) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert [line.split()[-1] for line in answer.lines[1:5]] == ["expired", "dangling", "open-ended", "fine"]
     assert answer.lines[1].split() == [SCOPE, "tas", "80", "2.5", "KiB", "2020-01-01", "expired", "me", "expired"]
-    assert answer.lines[5] == "4 pins hold 120 objects, 6.4 KiB: 1 expired, 1 dangling, 1 open-ended"
+    assert answer.lines[5] == "4 pins, 120 objects, 6.4 KiB: 1 expired, 1 dangling, 1 open-ended"
 
     shown = blobmap("pin", "show", SCOPE, "--json").json
     assert (shown["objects"], shown["bytes"], shown["problems"]) == (120, 6560, [])

@@ -114,7 +114,7 @@ def test_a_summary_has_each_blob_once_for_any_order(blobmap: CommandLine, monkey
     feed(monkeypatch, "\n".join(keys).encode())
     lines = blobmap("resolve", "--summary", "-").lines
     assert [line.split() for line in lines[1:21]] == [[scope, blob, str(count)] for scope, blob, count in expected]
-    assert lines[21:] == ["metadata: 30 keys", "hot: 1 keys", "pinned: 2 keys", "unmanaged: 10 keys"]
+    assert lines[21:] == ["metadata: 30 keys", "hot: 1 key", "pinned: 2 keys", "unmanaged: 10 keys"]
 
 
 def test_blobs_are_summed_up_in_the_order_of_their_numbers(blobmap: CommandLine) -> None:

@@ -30,8 +30,8 @@ def test_every_store_is_listed(blobmap: CommandLine) -> None:
         "scope       manifest  arrays  unclaimed arrays",
         "a/st.zarr   epoch 1        3  pr",
         "b/new.zarr  NEW            1  tas",
-        "no store: netCDF or HDF5 files in 'raw', 1 objects, 5 B",
-        "2 stores, 1 of them new, 1 others with unclaimed arrays",
+        "no store: netCDF or HDF5 files in 'raw', 1 object, 5 B",
+        "2 stores: 1 new, 1 with a manifest and unclaimed arrays",
     ]
     found = blobmap("scan", "--json").json
     assert [(store["scope"], store["epoch"], store["is_new"]) for store in found["stores"]] == [
@@ -43,7 +43,7 @@ def test_every_store_is_listed(blobmap: CommandLine) -> None:
 
 
 def test_a_prefix_narrows_the_scan_and_a_wrong_one_is_told(blobmap: CommandLine) -> None:
-    assert blobmap("scan", "b/").lines[-1] == "1 stores, 1 of them new, 0 others with unclaimed arrays"
+    assert blobmap("scan", "b/").lines[-1] == "1 store: 1 new, 0 with a manifest and unclaimed arrays"
     answer = blobmap("scan", "c")
     assert (answer.code, answer.out) == (5, "")
     assert "nothing is stored below 'c'" in answer.err
@@ -71,7 +71,7 @@ def test_what_is_not_cut_is_cut(blobmap: CommandLine) -> None:
     assert answer.lines[4:6] == ["cut: 'a/st.zarr', epoch 2: b_pr", "cut: 'b/new.zarr', epoch 1: no new rules"]
     assert answer.code == 0
     assert blobmap("scan", "--partition", "--json").json["partitioned"] == []
-    assert blobmap("scan").lines[-1] == "2 stores, 0 of them new, 0 others with unclaimed arrays"
+    assert blobmap("scan").lines[-1] == "2 stores: 0 new, 0 with a manifest and unclaimed arrays"
 
 
 def test_a_store_that_cannot_be_cut_keeps_no_other_from_it(blobmap: CommandLine) -> None:
@@ -87,5 +87,5 @@ def test_a_store_that_cannot_be_cut_keeps_no_other_from_it(blobmap: CommandLine)
 def test_a_broken_document_is_exit_5(blobmap: CommandLine) -> None:
     (blobmap.data / "b/new.zarr/tas/zarr.json").write_text("{")
     answer = blobmap("scan")
-    assert (answer.code, answer.lines[-1]) == (5, "2 stores, 1 of them new, 1 others with unclaimed arrays")
+    assert (answer.code, answer.lines[-1]) == (5, "2 stores: 1 new, 1 with a manifest and unclaimed arrays")
     assert "b/new.zarr/tas/zarr.json" in answer.err
