@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from blobmap.covered import covered_objects
 from blobmap.resolve import Trie
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _of_rule(data: Storage, before: Manifest, blob: Blob, tries: tuple[Trie, Tri
     leaving: defaultdict[str, int] = defaultdict(int)
     for prefix in blob.prefixes:
         place = "/".join(part for part in (before.scope, prefix.removesuffix("/")) if part)
-        for page in data.pages(place):
+        for page in covered_objects(data, place):
             keys = [entry["path"] for entry in page]
             for entry, old, new in zip(page, then.lookup_many(keys), now.lookup_many(keys), strict=True):
                 if old.blob_id is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
+from blobmap.covered import covered_objects
 from blobmap.epochs import Epochs
 from blobmap.errors import ConflictError, ListingError, UsageError
 from blobmap.manifest import Pin, is_addressable
@@ -212,13 +213,12 @@ def measure_pin(data: Storage, trie: Trie, scope: str, pin: Pin) -> tuple[int, i
     """
     prefix = _full_prefix(scope, pin)
     objects = stored_bytes = 0
-    if is_addressable(prefix) or not prefix:
-        for page in data.pages(prefix):
-            answers = trie.lookup_many(entry["path"] for entry in page)
-            for entry, answer in zip(page, answers, strict=True):
-                if answer.kind == "pinned":
-                    objects += 1
-                    stored_bytes += entry["size"]
+    for page in covered_objects(data, prefix):
+        answers = trie.lookup_many(entry["path"] for entry in page)
+        for entry, answer in zip(page, answers, strict=True):
+            if answer.kind == "pinned":
+                objects += 1
+                stored_bytes += entry["size"]
     if gaps := data.gaps(prefix):
         raise ListingError(f"{data.name}: {gaps[0]!r} could not be listed, so what is pinned cannot be counted")
     return objects, stored_bytes

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "show": "list the known scopes, or say in words what one manifest does",
     "pin": "keep a prefix on disk on purpose",
     "report": "say how much is archivable, and what holds back the rest",
+    "verify": "check every manifest against its format, its place, its neighbours and the data",
     "schema": "print the JSON Schema of a manifest",
 }
 """Every command is the module of its name in this package: `add_arguments` says what it takes, `run` does it.

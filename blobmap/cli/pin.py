@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from blobmap.cli.options import add_global_options, open_data, open_manifests, scope_given
 from blobmap.cli.output import many, warn, write_json, write_line, write_table
 from blobmap.cli.parsing import Parser, paragraphs
+from blobmap.covered import covered_objects
 from blobmap.covering import Covering
 from blobmap.errors import UnreadableError, UsageError
 from blobmap.manifest import Pin
@@ -132,7 +133,7 @@ def _say(what: str, manifest: Manifest, prefix: str, *, as_json: bool) -> None:
 
 def _warn_if_empty(data: Storage, scope: str, prefix: str) -> None:
     full = "/".join(part for part in (scope, prefix) if part)
-    if next(iter(data.pages(full)), None) is None:
+    if next(covered_objects(data, full), None) is None:
         doubled = scope and f"{prefix}/".startswith(f"{scope}/")
         hint = ": PREFIX is relative to SCOPE" if doubled else ": is it spelled right?"
         warn(f"nothing is stored below {full!r}, so the pin holds nothing{hint}")

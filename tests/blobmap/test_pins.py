@@ -156,6 +156,7 @@ def test_what_a_pin_holds_is_counted_without_metadata_and_neighbours() -> None:
     assert measure_pin(Storage(store), trie, "a.zarr", Pin("t/", "x")) == (2, 10)
     assert measure_pin(Storage(store), trie, "a.zarr", Pin("gone", "x")) == (0, 0)
     assert measure_pin(Storage(store), trie, "a.zarr", Pin("t/../t", "x")) == (0, 0)
+    assert measure_pin(Storage(store), trie, "a.zarr", Pin("t/c/0", "x")) == (1, 5)
 
 
 def test_a_pin_on_the_whole_bucket_is_counted() -> None:
