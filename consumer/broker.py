@@ -17,7 +17,7 @@ import aiormq
 from aiormq.connection import TransportFactory
 from yarl import URL
 
-from blobmap.errors import UsageError
+from blobmap.errors import UnavailableError, UsageError
 from consumer.amqp_faults import connecting
 from consumer.declare import declare
 from consumer.intake import BrokerSource
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 # With the longest delay between two tries well below the 15 s in which a broker that is back must be noticed.
 _CONNECT_S = 5.0
+_DECLARE_S = 5.0
 
 # The broker takes us for dead after twice this; we notice a dead broker sooner, by asking it.
-_HEARTBEAT_S = 10
+_HEARTBEAT_S = 5
 
 # A broker under an alarm does not answer, and one that is gone never will.
 CLOSE_S = 1.0
@@ -72,9 +73,10 @@ async def open_session(
         UsageError: what exists there differs from what has to.
     """
     async with connect(address, close_s=close_s) as outgoing, connect(address, close_s=close_s) as incoming:
-        await declare(outgoing, topology)
-        sink = await BrokerSink.open(outgoing, topology)
-        source = await BrokerSource.open(incoming, queue, prefetch=prefetch)
+        async with _in_time(address, _DECLARE_S):  # a broker that just came back may leave a question without an answer
+            await declare(outgoing, topology)
+            sink = await BrokerSink.open(outgoing, topology)
+            source = await BrokerSource.open(incoming, queue, prefetch=prefetch)
         for connection in (outgoing, incoming):
             connection.closing.add_done_callback(lambda _: source.end("the connection to the broker was closed"))
         async with watching(source, sink, status):
@@ -97,6 +99,15 @@ async def connect(address: Address, *, close_s: float = CLOSE_S) -> AsyncIterato
         yield connection
     finally:
         await _close(connection, transport, close_s)
+
+
+@asynccontextmanager
+async def _in_time(address: Address, timeout_s: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as error:
+        raise UnavailableError(f"{address}: no answer for {timeout_s:g} s") from error
 
 
 class _Transport(TransportFactory):

@@ -10,7 +10,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiormq
-from aiormq.exceptions import AMQPError
 from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
@@ -39,9 +38,10 @@ class _Frames(asyncio.Queue[Any]):
     says (AMQP 0-9-1, section 4.2.6).
     """
 
-    def __init__(self, room: int, deliver: Callable[[Delivery], None]) -> None:
+    def __init__(self, room: int, deliver: Callable[[Delivery], None], closed: Callable[[str], None]) -> None:
         super().__init__(room)
         self._deliver = deliver
+        self._closed = closed
         self._method: commands.Basic.Deliver | None = None
         self._header: ContentHeader | None = None
         self._bodies: list[bytes] = []
@@ -54,6 +54,8 @@ class _Frames(asyncio.Queue[Any]):
             if isinstance(frame, commands.Basic.Deliver):
                 self._method = frame
             else:
+                if isinstance(frame, commands.Channel.Close):  # the reason, which aiormq may tell later or not at all
+                    self._closed(str(frame.reply_text))
                 await super().put(item)
             return
         if isinstance(frame, ContentHeader):
@@ -71,16 +73,20 @@ class _Frames(asyncio.Queue[Any]):
 class _Channel(aiormq.Channel):
     """A channel whose deliveries are not aiormq's business."""
 
-    def __init__(self, connection: aiormq.Connection, deliver: Callable[[Delivery], None]) -> None:
+    def __init__(
+        self, connection: aiormq.Connection, deliver: Callable[[Delivery], None], closed: Callable[[str], None]
+    ) -> None:
         super().__init__(connection, _CHANNEL, publisher_confirms=False, frame_buffer=connection.FRAME_BUFFER_SIZE)
-        self.frames = _Frames(connection.FRAME_BUFFER_SIZE, deliver)  # before the reader of the old one has begun
+        self.frames = _Frames(
+            connection.FRAME_BUFFER_SIZE, deliver, closed
+        )  # before the reader of the old one has begun
 
 
 class BrokerSource:
     """A queue at a broker. Use `open`."""
 
     def __init__(self, connection: aiormq.Connection, queue: str, prefetch: int) -> None:
-        self._channel = _Channel(connection, self._deliver)
+        self._channel = _Channel(connection, self._deliver, self._closed)
         connection.channels[_CHANNEL] = self._channel
         self._queue = queue
         self._prefetch = prefetch
@@ -187,7 +193,7 @@ class BrokerSource:
     async def _consume(self) -> None:
         await self._channel.open()
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        self._channel.closing.add_done_callback(self._closed)
+        self._channel.closing.add_done_callback(lambda _: self._closed("for no reason given"))
         # Per consumer: a quorum queue refuses a global limit.
         await self._channel.basic_qos(prefetch_count=self._prefetch)
         begun = await self._channel.basic_consume(self._queue, _never)
@@ -197,10 +203,8 @@ class BrokerSource:
         self._waiting.append(delivery)
         self._wake.set()
 
-    def _closed(self, closing: asyncio.Future[Any]) -> None:
-        error = None if closing.cancelled() else closing.exception()
-        why = f": {error}" if isinstance(error, AMQPError) else ""
-        self.end(f"the channel of queue {self._queue!r} was closed{why}")
+    def _closed(self, why: str) -> None:
+        self.end(f"the channel of queue {self._queue!r} was closed: {why}")
 
     def _cancelled(self, _: commands.Basic.Cancel) -> None:
         self.end(f"the broker cancelled the consumer of queue {self._queue!r}: was the queue deleted?")

@@ -45,7 +45,7 @@ async def persist(attempt: Callable[[], Awaitable[T]], *, what: str, give_up_s: 
     loop = asyncio.get_running_loop()
     deadline = loop.time() + give_up_s
     delays = growing_delays()
-    waiting = False
+    said: str | None = None
     while True:
         try:
             return await attempt()
@@ -53,7 +53,7 @@ async def persist(attempt: Callable[[], Awaitable[T]], *, what: str, give_up_s: 
             left_s = deadline - loop.time()
             if left_s <= 0:
                 raise UnavailableError(f"cannot {what}, tried for {give_up_s:g} s: {error}") from error
-            if not waiting:
-                _log.warning("waiting", what=what, reason=str(error), give_up_s=give_up_s)
-                waiting = True
+            if str(error) != said:
+                said = str(error)
+                _log.warning("waiting", what=what, reason=said, give_up_s=give_up_s)
             await asyncio.sleep(min(next(delays), left_s))

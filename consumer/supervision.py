@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+# A quorum queue that has refused a channel goes on refusing it in some cases, though there is room again. While the
+# broker is blocked, on the other hand, each connection would leave one more message in its socket.
+_REFUSED_S = 5.0
+
 # A session that lasted this long has worked: the next loss begins with short delays again.
 _WORKED_S = 60.0
 
@@ -133,12 +137,23 @@ class Supervisor:
                 await asyncio.sleep(delay)
 
     async def _offer(self, message: Message, send: Callable[[Sink, Message], Awaitable[None]]) -> bool:
-        """Offers one message until it is taken; false where the broker was lost meanwhile."""
+        """Offers one message on a connection of its own; false where it has to be offered on another one."""
         async with connect(self._address, close_s=self._close_s) as connection:
             try:
                 sink = await BrokerSink.open(connection, self._topology)
-                await Outputs(self._status, patience_s=float("inf")).publish(partial(send, sink), message)
+                while not await self._taken(sink, message, send):
+                    if await sink.blocked() is None:
+                        return False
             except LostError as error:
                 _log.warning("session lost", reason=str(error))
                 return False
+        return True
+
+    async def _taken(
+        self, sink: BrokerSink, message: Message, send: Callable[[Sink, Message], Awaitable[None]]
+    ) -> bool:
+        try:
+            await Outputs(self._status, patience_s=_REFUSED_S).publish(partial(send, sink), message)
+        except StuckError:
+            return False
         return True

@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from blobmap import ManifestStore
-from blobmap.storage import StorageOptions, open_storage
-from consumer.address import parse_address
-from consumer.broker import connect
-from consumer.declare import declare
-from consumer.topology import Names, topology
-from tests.support.amqp import Bench, bench
-from tests.support.consumer_process import ConsumerProcess, consumer
-from tests.support.manifests import manifest
+from tests.support.amqp import bench
 from tests.support.notifications import created
+from tests.support.site import Site, collected, records
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from tests.services.rabbitmq import RabbitMQ
-
 pytestmark = pytest.mark.services
-
-
-@dataclass
-class Site:
-    """A configuration, its manifests and its broker."""
-
-    directory: Path
-    url: str
-    amqp: str = ""
-    source: str = ""
-    more: str = ""
-
-    def write_manifest(self, scope: str) -> None:
-        store = ManifestStore(open_storage(str(self.directory / "manifests"), StorageOptions(), create=True))
-        store.write(manifest(scope), etag=None)
-
-    def run(self) -> AbstractAsyncContextManager[ConsumerProcess]:
-        (self.directory / "manifests").mkdir(exist_ok=True)
-        config = self.directory / "consumer.toml"
-        config.write_text(
-            f'[amqp]\nurl = "{self.url}"\n{self.amqp}\n[source]\ndialect = "versitygw"\n{self.source}\n'
-            f'[[bucket]]\nname = "b"\nmanifests = "{self.directory / "manifests"}"\n{self.more}'
-        )
-        return consumer(self.directory / "process", "run", "--config", str(config))
-
-    async def publish(self, *bodies: bytes) -> None:
-        async with connect(parse_address(self.url)) as connection:
-            await declare(connection, topology(Names()))
-        async with bench(self.url) as at:
-            await asyncio.gather(*(at.publish([body], exchange="s3.events") for body in bodies))
 
 
 @pytest.fixture
@@ -66,22 +24,6 @@ def site(tmp_path: Path, amqp_url: str) -> Site:
     built = Site(tmp_path, amqp_url)
     built.write_manifest("s.zarr")
     return built
-
-
-async def records(at: Bench, queue: str = "blobmap.objects") -> list[dict[str, Any]]:
-    return [record for got in await at.drain(queue) for record in json.loads(got.body)["records"]]
-
-
-async def collected(at: Bench, count: int, queue: str = "blobmap.objects") -> list[dict[str, Any]]:
-    """Takes records out of a queue until there are so many."""
-    found: list[dict[str, Any]] = []
-
-    async def enough() -> bool:
-        found.extend(await records(at, queue))
-        return len(found) >= count
-
-    await eventually(enough, what=f"{count} records in {queue}")
-    return found
 
 
 async def test_events_become_records_and_one_flag(site: Site) -> None:
@@ -229,18 +171,3 @@ async def test_manifests_that_cannot_be_read_again_leave_the_old_ones(site: Site
         await site.publish(created("b", "s.zarr/t/c/0"))
         assert len(await collected(at, 1)) == 1
         assert await process.stop() == 0
-
-
-async def test_r01_after_a_restart_of_the_broker_it_consumes_again(tmp_path: Path, private_rabbitmq: RabbitMQ) -> None:
-    site = Site(tmp_path, private_rabbitmq.url)
-    site.write_manifest("s.zarr")
-    async with site.run() as process:
-        await process.until_logged("consuming")
-        await asyncio.to_thread(private_rabbitmq.restart)
-        await process.until_logged("consuming", count=2)
-        async with bench(site.url) as at:
-            await site.publish(*(created("b", f"s.zarr/t/c/{number}") for number in range(100)))
-            told = await collected(at, 100)
-        assert len({record["id"] for record in told}) == 100
-        assert await process.stop() == 0
-    assert "Traceback" not in process.err

@@ -79,6 +79,20 @@ def private_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbi
     yield from _broker(tmp_path_factory.mktemp("private-rabbitmq"))
 
 
+@pytest.fixture(scope="module")
+def faulty_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """A broker, with TLS too, for the tests of one file: they restart, kill and pause it, and leave it running."""
+    yield from _broker(tmp_path_factory.mktemp("faulty-rabbitmq"), tls=True)
+
+
+@pytest.fixture
+def faulty_url(faulty_rabbitmq: RabbitMQ) -> str:
+    """URL of a virtual host of that broker for one test."""
+    name = f"test-{secrets.token_hex(6)}"
+    faulty_rabbitmq.add_vhosts([name])
+    return faulty_rabbitmq.url_of(name)
+
+
 @pytest.fixture(scope="session")
 def gateway_binary(request: pytest.FixtureRequest) -> Path:
     """The gateway's program."""
@@ -133,9 +147,9 @@ def webhook_gateway(
         yield gateway
 
 
-def _broker(directory: Path) -> Iterator[RabbitMQ]:
+def _broker(directory: Path, *, tls: bool = False) -> Iterator[RabbitMQ]:
     try:
-        broker = RabbitMQ(directory)
+        broker = RabbitMQ(directory, tls=tls)
     except ServiceMissingError as error:
         pytest.skip(f"{MISSING}: {error}")
     with broker:

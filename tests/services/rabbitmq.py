@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
+from tests.services.certificates import make_certificates
 from tests.services.ports import PortLease, is_free, lease_port
 from tests.services.process import ServiceError, ServiceMissingError, ServiceProcess, wait_until
 
@@ -54,15 +55,17 @@ class RabbitMQ:
     Args:
         directory: Empty or missing; data, log and cookie go there. It is not removed.
         plugins: Plugins to enable.
+        tls: Whether it listens with TLS too, with a certificate of a private authority.
 
     Attributes:
         node: Name of the Erlang node.
     """
 
-    def __init__(self, directory: Path, *, plugins: tuple[str, ...] = ()) -> None:
+    def __init__(self, directory: Path, *, plugins: tuple[str, ...] = (), tls: bool = False) -> None:
         self.directory = directory
         self.node = f"blobmap-{secrets.token_hex(6)}@localhost"
         self._plugins = plugins
+        self._tls = tls
         self._scripts = installed_scripts()
         self._ports: dict[str, PortLease] = {}
         self._epmd: ServiceProcess | None = None
@@ -91,6 +94,16 @@ class RabbitMQ:
     def port(self) -> int:
         """AMQP port; the same after every restart."""
         return self._ports["amqp"].number
+
+    @property
+    def tls_port(self) -> int:
+        """AMQPS port; only with `tls`."""
+        return self._ports["tls"].number
+
+    @property
+    def authority(self) -> Path:
+        """Certificate of the authority that signed the broker's; only with `tls`."""
+        return self.directory / "ca.pem"
 
     @property
     def epmd_port(self) -> int:
@@ -239,16 +252,29 @@ class RabbitMQ:
 
     def _write_directory(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        # The name comes back in the greeting of every connection: so we know our broker from another on the same port.
-        (self.directory / "rabbitmq.conf").write_text(f"cluster_name = {self.node}\n")
         (self.directory / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
         cookie = self.directory / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(16))
         cookie.chmod(0o400)
 
+    def _write_configuration(self) -> None:
+        # The name comes back in the greeting of every connection: so we know our broker from another on the same port.
+        lines = [f"cluster_name = {self.node}"]
+        if self._tls:
+            made = make_certificates(self.directory)
+            lines += [
+                f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}",
+                f"ssl_options.cacertfile = {made.authority}",
+                f"ssl_options.certfile = {made.certificate}",
+                f"ssl_options.keyfile = {made.key}",
+            ]
+        (self.directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+
     def _start_on_free_ports(self) -> None:
+        names = ("amqp", "distribution", "epmd", *(("tls",) if self._tls else ()))
         for attempt in range(1, START_TRIES + 1):
-            self._ports = {name: lease_port() for name in ("amqp", "distribution", "epmd")}
+            self._ports = {name: lease_port() for name in names}
+            self._write_configuration()
             try:
                 self._start_epmd()
                 self.start()

@@ -48,7 +48,7 @@ class ConsumerProcess:
         lines = [json.loads(line) for line in self.err.splitlines(keepends=True) if line[0] == "{" and line[-1] == "\n"]
         return [line for line in lines if line["event"] == event]
 
-    async def until_logged(self, event: str, *, count: int = 1) -> dict[str, Any]:
+    async def until_logged(self, event: str, *, count: int = 1, within_s: float = 20.0) -> dict[str, Any]:
         """Waits for the n-th log line of one kind."""
 
         async def found() -> list[dict[str, Any]]:
@@ -57,7 +57,10 @@ class ConsumerProcess:
             lines = self.logged(event)
             return lines if len(lines) >= count else []
 
-        return (await eventually(found, what=f"it logs {event!r}; it said\n{self.err}"))[count - 1]
+        try:
+            return (await eventually(found, what=f"it logs {event!r}", within_s=within_s))[count - 1]
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said\n{self.err}") from None
 
     def send(self, number: signal.Signals) -> None:
         """Sends a signal."""
