@@ -24,9 +24,9 @@ DEFAULT = (".snapshot",)
         ("s3://b", "s3://b/.blobmap", (".blobmap",)),
         ("s3://b", "s3://b/x/manifests/y", ("manifests",)),
         ("s3://b/x/data", "s3://b", ("data",)),
-        ("/work/data", "/work/manifests", DEFAULT),
-        ("/work", "/work/.blobmap", (".blobmap",)),
-        ("file:///work", "/work/.blobmap", (".blobmap",)),
+        ("/pool/data", "/pool/manifests", DEFAULT),
+        ("/pool", "/pool/.blobmap", (".blobmap",)),
+        ("file:///pool", "/pool/.blobmap", (".blobmap",)),
     ],
 )
 def test_roots_that_are_apart(data: str, manifests: str, exclude: tuple[str, ...]) -> None:
@@ -38,16 +38,16 @@ def test_roots_that_are_apart(data: str, manifests: str, exclude: tuple[str, ...
     [
         ("s3://b", "s3://b", DEFAULT, "are one place"),
         ("s3://b/", "s3://b", DEFAULT, "are one place"),
-        ("/work", "file:///work/", DEFAULT, "are one place"),
-        ("/work/a%20b", "file:///work/a%2520b", DEFAULT, "are one place"),
+        ("/pool", "file:///pool/", DEFAULT, "are one place"),
+        ("/pool/a%20b", "file:///pool/a%2520b", DEFAULT, "are one place"),
         ("s3://b", "s3://b/m", DEFAULT, r"--manifests 's3://b/m' lies in --data 's3://b'.*--exclude 'm'"),
         ("s3://b/x/data", "s3://b", DEFAULT, r"--data 's3://b/x/data' lies in --manifests 's3://b'.*--exclude 'x'"),
-        ("/work", "/work/.blobmap", DEFAULT, r"lies in --data '/work'.*--exclude '.blobmap'"),
-        ("/work/data", "/work", DEFAULT, r"--data '/work/data' lies in --manifests '/work'"),
+        ("/pool", "/pool/.blobmap", DEFAULT, r"lies in --data '/pool'.*--exclude '.blobmap'"),
+        ("/pool/data", "/pool", DEFAULT, r"--data '/pool/data' lies in --manifests '/pool'"),
         # What is ours in a manifest root is in every one of them, so it tells nothing apart.
-        ("/work/.blobmap", "/work", (".blobmap",), "lies in --manifests"),
+        ("/pool/.blobmap", "/pool", (".blobmap",), "lies in --manifests"),
         # A segment above both tells nothing apart either.
-        ("/work", "/work/m", ("work",), "lies in --data"),
+        ("/pool", "/pool/m", ("pool",), "lies in --data"),
     ],
 )
 def test_roots_that_are_nested(data: str, manifests: str, exclude: tuple[str, ...], said: str) -> None:
@@ -64,4 +64,4 @@ def test_links_are_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["~nobody-has-this-name/x", "a\0b"])
 def test_what_is_no_path_is_left_to_whoever_opens_it(path: str) -> None:
-    check_roots(path, "/work", DEFAULT)
+    check_roots(path, "/pool", DEFAULT)
