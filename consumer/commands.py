@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import importlib
 import importlib.util
+import os
 import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +26,7 @@ from consumer.demo import run_demo
 from consumer.retry import persist
 from consumer.telemetry import configure_logs
 from consumer.topology import topology
+from consumer.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -85,43 +88,119 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, run in (
         ("run", "resolve events, tell movers, flag what nobody has partitioned", _run),
-        ("dead", "look at what could not be handled, send it back to be tried again, or let it go", _dead),
-        ("setup", "declare exchanges and queues at the broker, so that the gateway can start", _setup),
-        ("demo", "show all of it on a small store: no broker, no root, nothing left behind", _demo),
+        (
+            "dead",
+            "look at what could not be handled, send it back to be tried again, or let it go",
+            _dead,
+        ),
+        (
+            "setup",
+            "declare exchanges and queues at the broker, so that the gateway can start",
+            _setup,
+        ),
+        (
+            "demo",
+            "show all of it on a small store: no broker, no root, nothing left behind",
+            _demo,
+        ),
     ):
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         _add_global_options(command, after=True)
         command.set_defaults(run=run)
+        if name == "run":
+            command.add_argument(
+                "--workers",
+                type=int,
+                default=1,
+                metavar="N",
+                help="processes on the queue",
+            )
+            command.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
         if name == "dead":
             add_arguments(command)
         if name == "demo":
-            command.add_argument("--dir", type=Path, help="where to put bucket and manifests, and leave them")
+            command.add_argument(
+                "--dir",
+                type=Path,
+                help="where to put bucket and manifests, and leave them",
+            )
     return parser
 
 
 def _add_global_options(parser: argparse.ArgumentParser, *, after: bool) -> None:
     """Adds what may stand before or after the command; after it, nothing given must not undo what stood before."""
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", default=argparse.SUPPRESS if after else None, help="TOML file"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        default=argparse.SUPPRESS if after else None,
+        help="TOML file",
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", default=argparse.SUPPRESS if after else False, help="say more"
+        "-v",
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS if after else False,
+        help="say more",
     )
 
 
-def _run(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> int:
     settings = load_settings(args.config)
-    _run_loop(lambda: _serve(settings))
+    if args.workers < 1:
+        raise UsageError(f"--workers {args.workers}: must be 1 or more")
+    if args.workers > 1:
+        if settings.amqp is None or settings.source.kind == "webhook":
+            raise UsageError("--workers needs events from a broker: a file has one owner")
+        return _run_loop(lambda: _run_workers(settings, args))
+    _run_loop(lambda: _serve(settings, worker=args.worker))
+    return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _run_workers(settings: Settings, args: argparse.Namespace) -> int:
+    words = ["run", "--worker", *(["-v"] if args.verbose else [])]
+    if args.config is not None:
+        words += ["--config", str(args.config)]
+    http_port = None if settings.http is None else settings.http.port
+    workers = Workers(words, http_port=http_port, crashed=frozenset({EXIT_BUG}))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, workers.stop)
+    loop.add_signal_handler(signal.SIGHUP, workers.send, signal.SIGHUP)
+    return await workers.run(args.workers)
+
+
+async def _serve(settings: Settings, *, worker: bool) -> None:
     stop = asyncio.Event()
     daemon = Daemon(settings)
     loop = asyncio.get_running_loop()
+
+    def begin_to_stop() -> None:
+        if not stop.is_set():
+            _end_at_last(settings.grace_s)
+        stop.set()
+
+    def look_for_the_parent() -> None:
+        if not os.read(sys.stdin.fileno(), 1):
+            loop.remove_reader(sys.stdin.fileno())
+            begin_to_stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, begin_to_stop)
     loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+    if worker:
+        loop.add_reader(sys.stdin.fileno(), look_for_the_parent)
     await daemon.run(stop)
+
+
+def _end_at_last(grace_s: float) -> None:
+    """Ends the process when the time for an orderly end is over, whatever a thread still waits for.
+
+    Nothing is lost by it: what is not acknowledged is delivered again.
+    """
+    timer = threading.Timer(grace_s, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
 
 
 def _dead(args: argparse.Namespace) -> int:
