@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "pin": "keep a prefix on disk on purpose",
     "report": "say how much is archivable, and what holds back the rest",
     "verify": "check every manifest against its format, its place, its neighbours and the data",
+    "backup": "put the manifest root into one checked archive",
+    "restore": "write the manifests of an archive back",
     "schema": "print the JSON Schema of a manifest",
 }
 """Every command is the module of its name in this package: `add_arguments` says what it takes, `run` does it.
