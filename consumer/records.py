@@ -135,9 +135,10 @@ def object_record(
             "size": size,
             "etag": etag,
             "version_id": version_id,
-            "event_time": None if event_time is None else utc_text(event_time),
+            "event_time": event_time,
             "source": source,
-        }
+        },
+        option=orjson.OPT_UTC_Z,
     )
 
 
