@@ -53,13 +53,21 @@ def check_roots(data: str, manifests: str, exclude: Collection[str]) -> None:
     )
 
 
+def local_path(url: str) -> Path | None:
+    """The path that a root has on this machine, links in it followed; None where it has none."""
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme != "file":
+        return None
+    try:
+        return Path(unquote(urlsplit(url).path) if separator else url).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None  # whoever opens it says what is wrong
+
+
 def _place(url: str) -> tuple[str, ...]:
     """Where a root is: what holds it, then its segments."""
-    scheme, separator, rest = url.partition("://")
-    if separator and scheme != "file":
-        return (scheme, *(segment for segment in rest.split("/") if segment))
-    path = unquote(urlsplit(url).path) if separator else url
-    try:
-        return ("file", *Path(path).expanduser().resolve().parts[1:])
-    except (OSError, RuntimeError, ValueError):
-        return ("no path", path)  # whoever opens it says what is wrong
+    path = local_path(url)
+    if path is not None:
+        return ("file", *path.parts[1:])
+    scheme, _, rest = url.partition("://")
+    return (scheme, *(segment for segment in rest.split("/") if segment))

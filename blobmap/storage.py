@@ -33,7 +33,17 @@ if TYPE_CHECKING:
 
     from blobmap.store_faults import Doing
 
-__all__ = ["DEFAULT_EXCLUDE", "Body", "Entry", "Level", "Storage", "StorageOptions", "as_storage", "open_storage"]
+__all__ = [
+    "DEFAULT_EXCLUDE",
+    "Body",
+    "Entry",
+    "Level",
+    "Storage",
+    "StorageOptions",
+    "as_storage",
+    "empty_storage",
+    "open_storage",
+]
 
 _RETRIES = 5
 _PAGE = 1000  # objects a page, as S3 answers
@@ -295,6 +305,11 @@ def open_storage(url: str, options: StorageOptions, *, create: bool = False) -> 
     if scheme != "s3":
         raise UsageError(f"{url!r} is no store: give s3://bucket/prefix, file:///path or a path")
     return _open_s3(s3_address(url, options, os.environ), options)
+
+
+def empty_storage(name: str) -> Storage:
+    """A store in memory with nothing in it: what stands for one that nobody has made yet."""
+    return Storage(MemoryStore(), name=name)
 
 
 def as_storage(store: ObjectStore | Storage) -> Storage:

@@ -6,11 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 import blobmap
+from blobmap.cli.output import warn
 from blobmap.errors import UsageError
 from blobmap.manifests import ManifestStore
-from blobmap.roots import OWN, check_roots
+from blobmap.roots import OWN, check_roots, local_path
 from blobmap.s3_address import DEFAULT_EXCLUDE, StorageOptions
-from blobmap.storage import open_storage
+from blobmap.storage import empty_storage, open_storage
 
 if TYPE_CHECKING:
     from blobmap.storage import Storage
@@ -85,14 +86,19 @@ def open_data(args: argparse.Namespace) -> Storage:
     return open_storage(args.data, _storage_options(args, excluded(args)))
 
 
-def open_manifests(args: argparse.Namespace, *, write: bool = False) -> ManifestStore:
+def open_manifests(args: argparse.Namespace, *, write: bool = False, may_be_missing: bool = False) -> ManifestStore:
     """Open `--manifests`.
 
     Args:
         args: the parsed command line.
         write: whether the command will write there; only then is a missing local directory made.
+        may_be_missing: whether the command has an answer where nobody has made the local directory yet.
     """
     _check(args, "manifests")
+    path = local_path(args.manifests)
+    if may_be_missing and not write and path is not None and not path.exists():
+        warn(f"--manifests {args.manifests!r} does not exist yet: taken for a root without manifests")
+        return ManifestStore(empty_storage(args.manifests))
     # What is ours beside the manifests stays in sight, also where its name keeps it out of the data.
     exclude = tuple(segment for segment in excluded(args) if segment != OWN)
     return ManifestStore(open_storage(args.manifests, _storage_options(args, exclude), create=write))

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--force moves objects between blobs, and nobody can be asked here: give --yes, or --dry-run")
     scope = scope_given(args.scope)
     given = _thresholds(args)
-    data, manifests = open_data(args), open_manifests(args, write=not args.dry_run)
+    data, manifests = open_data(args), open_manifests(args, write=not args.dry_run, may_be_missing=True)
     policy = _policy(given, scope, manifests)
     ask = args.force and not (args.yes or args.dry_run)
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Count, and show; exit 5 if something could not be read and so is not counted."""
     window = parse_window(args.window) if args.window is not None else Window()
     plot = _plotter(args.plot) if args.plot is not None else None
-    data, manifests = open_data(args), open_manifests(args)
+    data, manifests = open_data(args), open_manifests(args, may_be_missing=True)
     prefix = args.prefix.strip("/")
     with progress() as show:
         report = make_report(

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Scan, and cut what is not cut if that was asked for."""
     writes = args.partition and not args.dry_run
-    data, manifests = open_data(args), open_manifests(args, write=writes)
+    data, manifests = open_data(args), open_manifests(args, write=writes, may_be_missing=True)
     prefix = args.prefix.strip("/")
     with progress() as show:
         found = scan_stores(

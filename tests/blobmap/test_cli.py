@@ -115,17 +115,36 @@ def test_what_cannot_be_printed_is_escaped(blobmap: CommandLine) -> None:
     assert "\nnew\\nline\\x1b[31m.zarr  NEW" in blobmap("scan").out
 
 
-def test_nobody_who_reads_creates_anything(blobmap: CommandLine) -> None:
-    words = (["scan"], ["resolve", "x"], ["show"], ["objects", "x", "b_0"], ["pin", "show"], ["pin", "remove", "x"])
-    for each in words:
-        assert blobmap(*each).code == 2
-    assert blobmap("partition", SCOPE, "--dry-run").code == 2
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resolve", "x"],
+        ["show"],
+        ["objects", "x", "b_0"],
+        ["pin", "show"],
+        ["pin", "remove", "x"],
+        ["pin", "add", "x", "--reason", "y"],
+        ["verify"],
+        ["backup", "x.tar.gz"],
+    ],
+)
+def test_a_missing_manifest_root_is_told_and_not_made(blobmap: CommandLine, words: list[str]) -> None:
+    answer = blobmap(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert "is no directory" in answer.err
+    assert not blobmap.manifest_root.exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["scan"], ["report"], ["partition", SCOPE, "--dry-run"], ["scan", "--partition", "--dry-run"]]
+)
+def test_before_the_first_cut_there_need_be_no_manifest_root(blobmap: CommandLine, words: list[str]) -> None:
+    answer = blobmap(*words)
+    assert answer.code == 0
+    assert "does not exist yet: taken for a root without manifests" in answer.err
     assert not blobmap.manifest_root.exists()
     blobmap.manifest_root.mkdir()
-    for each in words:
-        blobmap(*each)
-    blobmap("partition", SCOPE, "--dry-run")
-    blobmap("scan", "--partition", "--dry-run")
+    assert blobmap(*words) == (0, answer.out, "")
     assert list(blobmap.manifest_root.rglob("*")) == []
 
 
