@@ -14,6 +14,7 @@ from blobmap.errors import RefusedError, UnavailableError, UsageError
 from consumer.address import parse_address
 from consumer.broker import connect, open_session
 from consumer.declare import declare
+from consumer.intake import BrokerSource
 from consumer.ports import LostError, Status
 from consumer.records import Message
 from consumer.settings import Amqp
@@ -276,3 +277,22 @@ async def test_r18_two_consumers_share_a_queue(amqp_url: str) -> None:
     async with harness.open(prefetch=10) as one, harness.open(prefetch=10) as other:
         shares = [await take(source, 10) for source in (one, other)]
     assert {delivery.body for share in shares for delivery in share} == {b"%d" % number for number in range(20)}
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+async def test_r08_the_prefetch_is_a_limit_of_the_consumer_on_any_kind_of_queue(amqp_url: str, kind: str) -> None:
+    async with bench(amqp_url) as at, connect(parse_address(amqp_url)) as connection:
+        await at.channel.queue_declare("q", durable=True, arguments={"x-queue-type": kind})
+        await at.publish((b"%d" % number for number in range(30)), routing_key="q")
+        source = await BrokerSource.open(connection, "q", prefetch=20)
+        await take(source, 20)
+
+        async def the_rest_waits() -> bool:
+            return await at.ready("q") == 10
+
+        await eventually(the_rest_waits, what="ten are left")
+        waiting = asyncio.ensure_future(source.take())
+        await source.check(timeout_s=SOON_S)  # whatever the broker had sent before its answer is here
+        assert not waiting.done()
+        await source.stop()
+        assert await waiting == []

@@ -14,7 +14,7 @@ from tests.services.relay import relay
 from tests.support.accounting import assert_accounts_balance
 from tests.support.amqp import bench
 from tests.support.notifications import created
-from tests.support.site import EVENTS, OBJECTS, Site, collected, readiness, vhost
+from tests.support.site import DEAD, EVENTS, OBJECTS, Site, collected, readiness, vhost
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -245,6 +245,40 @@ async def test_r10_while_output_is_impossible_it_waits_without_a_subscription(
         await consuming_again(process, 2)
         assert [line["works"] for line in process.logged("output")] == [False, True]
         assert await process.stop() == 0
+        await assert_accounts_balance(at, keys(30), told_before=[record["key"] for record in told])
+
+
+async def test_twenty_stops_and_twenty_kills_under_full_prefetch_set_nothing_aside(
+    site: Site, faulty_rabbitmq: RabbitMQ
+) -> None:
+    """The broker counts every return, also those of an orderly stop; the daemon says that it happens often."""
+    site.head, site.source = "grace_s = 0.5", "prefetch = 30"
+    await site.publish(*announced(keys(30)))
+    async with bench(site.url) as at:
+        await at.publish([b'{"records":[]}'] * 2, routing_key=OBJECTS)
+        await asyncio.to_thread(_refuse, faulty_rabbitmq, site)
+
+        async def all_delivered() -> bool:
+            return await at.ready(EVENTS) == 0
+
+        async def all_back() -> bool:
+            return await at.ready(EVENTS) == 30
+
+        often = 0
+        for number in (signal.SIGTERM, signal.SIGKILL) * 20:
+            async with site.run() as process:
+                await process.until_logged("consuming")
+                await eventually(all_delivered, what="the prefetch is full")
+                process.send(number)
+                assert await process.end() == (0 if number is signal.SIGTERM else -signal.SIGKILL)
+            often += len(process.logged("delivered often"))
+            await eventually(all_back, what="all are back in the queue")
+        assert often > 0
+        assert await at.ready(DEAD) == 0
+        await asyncio.to_thread(faulty_rabbitmq.ctl, "clear_policy", "--vhost", vhost(site.url), "refuse")
+        async with site.run() as process:
+            told = await collected(at, 30)
+            assert await process.stop() == 0
         await assert_accounts_balance(at, keys(30), told_before=[record["key"] for record in told])
 
 
