@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,7 +14,7 @@ from blobmap.storage import StorageOptions, open_storage
 from consumer.retry import persist
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _log = structlog.get_logger(__name__)
 
@@ -48,10 +50,28 @@ async def _load_patiently(bucket: str, url: str, options: StorageOptions, give_u
     return trie
 
 
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Keeps the collector of cycles from walking what is being read, which would stop the event loop again and again.
+
+    What was read has no cycles, and later collections leave it aside; it is freed when nothing refers to it any more.
+    """
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
 def _load(bucket: str, url: str, options: StorageOptions) -> Trie:
     store = ManifestStore(open_storage(url, options))
     trie = Trie()
-    trie.add_all(store.load_all())
+    with _collector_at_rest():
+        trie.add_all(store.load_all())
     for problem in store.problems:
         _log.error("manifest skipped", bucket=bucket, problem=problem)
     return trie
