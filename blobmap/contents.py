@@ -51,6 +51,8 @@ def blob_objects(data: Storage, manifests: ManifestStore, scope: str, blob_id: s
     covering.around(scope)
     if covering.problems:
         raise UnreadableError(covering.problems[0])
+    for part in ranges:
+        data.forget(part.prefix)
     yield from members(
         manifest,
         blob_id,

@@ -127,7 +127,7 @@ def scan_stores(
         trie.add(manifest)
         epochs[manifest.scope] = manifest.epoch
     prefix = prefix.strip("/")
-    storage.pages(prefix)  # forgets what an earlier listing could not read; nothing is listed by this
+    storage.forget(prefix)
     work = _Scanning(storage, on_progress)
     work.run(prefix)
     stores = tuple(work.found(trie, epochs))

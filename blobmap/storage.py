@@ -163,6 +163,14 @@ class Storage:
         """The unreadable prefixes that lie above, at or below `prefix`: with any, it was not listed whole."""
         return self._gaps.touching(prefix)
 
+    def forget(self, prefix: str = "") -> None:
+        """Drop the gaps and odd keys that earlier listings met at or below `prefix`; one above it stays.
+
+        For whoever lists all of `prefix` anew by `level` or from an offset, and asks for `gaps` at the end: neither
+        forgets by itself, as each sees a part only.
+        """
+        self._gaps.forget(check_prefix(prefix, self.name))
+
 
 class _Objects:
     """The obstore side: every call, with its errors translated."""

@@ -94,7 +94,7 @@ def survey_store(storage: Storage, scope: str, *, on_progress: Callable[[Progres
     root = read_node(storage, scope, "")
     if root.layout is None and root.problem is None:
         raise MissingError(f"{storage.name}: there is no zarr store at {scope or 'its root'!r}")
-    storage.pages(scope)  # forgets what an earlier listing could not read; nothing is listed by this
+    storage.forget(scope)
     work = _Surveying(storage, scope, on_progress)
     work.run(root)
     gaps = storage.gaps(scope)

@@ -74,7 +74,17 @@ def test_a_part_is_not_taken_for_the_whole(tmp_path: Path) -> None:
     (tmp_path / "a/t/c/1").mkdir(parents=True)
     (tmp_path / "a/t/c/1/0").write_bytes(b"x")
     (tmp_path / "a/t/c/2").symlink_to(tmp_path.parent)
-    found = blob_objects(open_storage(str(tmp_path), StorageOptions()), both(), "a", "b_t_0")
+    storage = open_storage(str(tmp_path), StorageOptions())
+    found = blob_objects(storage, both(), "a", "b_t_0")
     assert next(found)["path"] == "a/t/c/1/0"
     with pytest.raises(ListingError, match=r"a/t/c/2"):
         list(found)
+    (tmp_path / "a/t/c/2").unlink()
+    assert keys_of(storage, both(), "a", "b_t_0") == ["a/t/c/1/0"]
+
+
+def test_what_a_level_could_not_read_is_asked_for_anew(backend: Backend) -> None:
+    storage = backend.open()
+    storage.put("a/t/c/1/0", b"x")
+    storage._gaps.note_unreadable("a/t/c/2")
+    assert keys_of(storage, both(), "a", "b_t_0") == ["a/t/c/1/0"]

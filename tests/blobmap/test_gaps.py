@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from obstore.store import MemoryStore
 
+from blobmap.errors import UsageError
 from blobmap.gaps import Gaps
 from blobmap.storage import Storage
 
@@ -42,3 +43,19 @@ def test_a_storage_forgets_when_it_lists_anew() -> None:
         storage._gaps.note_unreadable(gap)
     list(storage.pages("a"))
     assert (storage.unreadable, storage.gaps("a"), storage.gaps()) == (["c"], (), ("c",))
+
+
+def test_a_storage_forgets_below_a_prefix_when_it_is_told_to() -> None:
+    storage = Storage(MemoryStore())
+    for gap in ("", "a", "a/b", "ab"):
+        storage._gaps.note_unreadable(gap)
+        storage._gaps.note_odd(gap)
+    storage.level("a")
+    list(storage.pages("a", after="a/a"))
+    assert storage.unreadable == ["", "a", "a/b", "ab"]
+    storage.forget("a")
+    assert (storage.unreadable, storage.odd_keys) == (["", "ab"], ["", "ab"])
+    with pytest.raises(UsageError):
+        storage.forget("a/")
+    storage.forget()
+    assert (storage.unreadable, storage.odd_keys) == ([], [])
