@@ -40,6 +40,7 @@ A module is imported when its command is given, so that none pays for what anoth
 """
 
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
+_INTERRUPTED: Final = b"blobmap: interrupted; once more waits for no request under way\n"
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits.h: none of the published codes, because none of them is true
 
 
@@ -67,7 +68,6 @@ def _run(args: argparse.Namespace) -> int:
         discard_stdout()
         return 0
     except KeyboardInterrupt:
-        warn("interrupted")
         return EXIT_INTERRUPTED
     except BlobmapError as error:
         if isinstance(error, OutputError):
@@ -99,13 +99,16 @@ def _a_second_interrupt_ends_at_once() -> Iterator[None]:
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, end)
+        os.write(2, _INTERRUPTED)  # not by way of a stream, which may be in the middle of a line of its own
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, held)
+        # Once interrupted, the interpreter still waits for its threads, and whoever is impatient is so then.
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, held)
 
 
 def _parser() -> Parser:

@@ -89,7 +89,7 @@ def _show(report: Report, sentences: Sequence[str], *, per_bucket: bool) -> None
     )
     write_line()
     if report.hot:
-        write_line("hot: " + ", ".join(f"{_size(size)} {_plural(kind)}" for kind, size in sorted(report.hot.items())))
+        write_line("hot: " + ", ".join(_hot(kind, size) for kind, size in sorted(report.hot.items())))
     _show_blobs(report.blobs)
     if report.total.grid_objects:
         write_line(
@@ -126,12 +126,10 @@ def _share(share: Share) -> str:
     return f"{share.blobs:,} ({format_size(share.stored_bytes)})"
 
 
-def _size(size: Size) -> str:
-    return f"{format_size(size.stored_bytes)} in {size.objects:,}"
-
-
-def _plural(kind: str) -> str:
-    return {"metadata": "metadata documents", "other": "other objects"}.get(kind, f"objects of {kind}s")
+def _hot(kind: str, size: Size) -> str:
+    names = {"metadata": "of metadata", "other": "of anything else"}
+    what = names.get(kind, f"of {kind}s")
+    return f"{format_size(size.stored_bytes)} in {many(size.objects, 'object')} {what}"
 
 
 def _as_json(report: Report, sentences: list[str], *, per_bucket: bool) -> dict[str, object]:
