@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import signal
 import socket
 import subprocess
@@ -160,35 +159,6 @@ def test_only_what_a_command_needs_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stderr.split())
     assert not loaded & {"rich", "rich_argparse", "matplotlib", "blobmap.service", "blobmap.resolve"}
-
-
-@pytest.mark.parametrize(
-    ("environment", "coloured"), [({"TERM": "xterm"}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
-)
-def test_colours_are_for_terminals(blobmap: CommandLine, environment: dict[str, str], coloured: bool) -> None:
-    blobmap("partition", SCOPE, *SMALL)
-    words = [COMMAND, *blobmap.roots, "show"]
-    piped = subprocess.run(words, capture_output=True, check=True, timeout=60)
-    assert b"\x1b" not in piped.stdout + piped.stderr
-    assert (b"\x1b[1m" in on_a_terminal(words, environment)) is coloured
-    assert (b"\x1b[" in on_a_terminal([COMMAND, "--help"], environment)) is coloured
-
-
-def on_a_terminal(words: list[str], environment: dict[str, str]) -> bytes:
-    ours, theirs = pty.openpty()
-    base = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
-    with subprocess.Popen(words, stdout=theirs, stderr=theirs, stdin=theirs, env={**base, **environment}) as process:
-        os.close(theirs)
-        shown = b""
-        while True:
-            try:
-                block = os.read(ours, 1 << 16)
-            except OSError:  # what a terminal gives at its end
-                break
-            shown += block
-        assert process.wait(60) == 0
-    os.close(ours)
-    return shown
 
 
 def test_whoever_reads_may_stop_reading(blobmap: CommandLine, tmp_path: Path) -> None:
