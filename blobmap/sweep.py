@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from blobmap.objects import Entry
     from blobmap.storage import Storage
 
-_THREADS: Final = 8
+_THREADS: Final = 4
 _REMOTE_THREADS: Final = 16
 _PAGES: Final = (2, 4, 8, 16)  # read by a listing before it hands over, by how often it was handed over itself
+_MOST_CHILDREN: Final = 256  # of a prefix that is divided without being looked at
 _MOST_PARTS: Final = 32  # listings that are made of one that hands over
 _DIGITS: Final = "123456789"
 _CHARACTERS: Final = "2468BDFHJLNPRTVXZbdfhjlnprtvxz"
@@ -204,6 +205,8 @@ class Sweep(Generic[_C]):
 
     def _divided(self, part: Part) -> _Listed[_C]:
         level = self._storage.level(part.prefix)
+        if self._storage.is_remote and len(level.prefixes) > _MOST_CHILDREN:
+            return _Listed(None, left=(replace(part, turn=1),))  # a request for each would be more than for all of it
         counter = self._begin(part)
         if level.objects:
             counter.add(level.objects)

@@ -201,3 +201,15 @@ def test_what_a_large_array_has_is_handed_over(monkeypatch: pytest.MonkeyPatch) 
     within = [part for part in listed if part.one_node and part.prefix == "a/t"]
     assert len(within) > 3
     assert {part.prefix for part in listed} <= {"", "a", "a/t"}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("children", [5, 300])
+def test_what_is_known_to_be_divided_is(children: int, ordered: bool) -> None:
+    store = MemoryStore()
+    data = {f"p/s{number}/t/c/{index}": b"x" for number in range(children) for index in range(3)}
+    data["p/loose"] = b"xx"
+    put_all(store, data)
+    storage = Paged(store, page=1000, ordered=ordered)
+    compare(take_census(storage, manifests(), [""], outer=["", "p", "p/s0"]), data, manifests())
+    assert storage.listings <= (12 if ordered and children > 256 else 2 + 2 * children)
