@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,11 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("tests.support.port_contracts")
 
 pytest_plugins = ["tests.services.fixtures"]
+
+# A shell that starts the tests in the background has SIGINT ignored, and every program below would inherit that: tests of
+# Ctrl-C would wait for ever. A handler of ours becomes the default one in a program that is started.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # "ci" repeats the same examples on every machine; "explore" looks for new ones, as long as one likes.
 settings.register_profile(
