@@ -13,8 +13,8 @@ pytest.register_assert_rewrite("tests.support.port_contracts")
 
 pytest_plugins = ["tests.services.fixtures"]
 
-# A shell that starts the tests in the background has SIGINT ignored, and every program below would inherit that: tests of
-# Ctrl-C would wait for ever. A handler of ours becomes the default one in a program that is started.
+# A shell that starts the tests in the background has SIGINT ignored, and every program below would inherit that: tests
+# of Ctrl-C would wait for ever. A handler of ours becomes the default one in a program that is started.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
