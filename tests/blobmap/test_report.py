@@ -11,7 +11,8 @@ from blobmap.census import Size
 from blobmap.manifest import Blob, Bucket, Manifest, Pin
 from blobmap.pins import add_pin
 from blobmap.report import LARGE_COORDINATE_BYTES, ArrayNote, Report, Unclaimed, make_report
-from blobmap.storage import Storage
+from blobmap.storage import Storage, open_storage
+from tests.support.backends import small_options
 from tests.support.stores import RawArray, put_all, write_store
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from blobmap.objects import Entry
     from tests.support.backends import Backend
+    from tests.support.small_s3 import SmallS3
 
 SMALL = Policy(t_max_bytes=200, t_hot_bytes=30)
 TIME = RawArray("time", (20,), (1,), ["time"], nbytes=2)
@@ -202,3 +204,19 @@ def test_many_scopes_are_counted_like_few(scopes: int) -> None:
     report = report_of(store, manifests)
     assert report.total.total == listed(store)
     assert report.total.blobs == 2 * scopes
+
+
+def test_a_key_that_cannot_be_addressed_costs_no_other_key(small_s3: SmallS3) -> None:
+    good = ["st.zarr/t/c/0/0", "st.zarr/t/c/0/1", "st.zarr/t/c/1/0"]
+    small_s3.objects = {
+        **dict.fromkeys([*good, "st.zarr//t/c/0/9", "raw//"], b"123"),
+        "st.zarr/": b"",
+        "st.zarr/t/": b"",
+    }
+    storage = open_storage(f"s3://{small_s3.bucket}", small_options(small_s3))
+    report = report_of(storage, ManifestStore(MemoryStore()))
+    assert report.total.total == Size(3, 9)
+    assert [problem.rpartition(": ")[2] for problem in report.problems] == [
+        "'raw//' could not be listed, and is not counted",
+        "'st.zarr//' could not be listed, and is not counted",
+    ]
