@@ -41,7 +41,7 @@ async def test_workers_share_the_queue_and_a_killed_one_comes_back(site: Site) -
     keys = [f"s.zarr/t/c/{number}" for number in range(300)]
     async with site.run("--workers", "2") as process, bench(site.url) as at:
         first = await process.until_logged("worker", count=2)
-        await consumers(at, 2)
+        await process.until_logged("consuming", count=2)
         os.kill(first["pid"], signal.SIGKILL)
         assert (await process.until_logged("worker crashed"))["code"] == -signal.SIGKILL
         await process.until_logged("consuming", count=3)
