@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blobmap.storage import StorageOptions
 from consumer.pipeline import Plan
 from consumer.route import Rules
-from consumer.topology import Names
+from consumer.topology import Names, Topology, topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,28 @@ def names(settings: Settings) -> Names:
         flags=settings.topology.flags,
         dead=settings.topology.dead,
         journal=settings.topology.journal,
+        tasks=settings.topology.tasks,
+        alerts=settings.topology.alerts,
+        manifests=settings.topology.manifests,
+    )
+
+
+def again_s(settings: Settings) -> float:
+    """Seconds after which a store that was looked at is looked at once more.
+
+    By then every process has seen its new manifest, and has flagged what it had kept to itself.
+    """
+    return settings.flags.reflag_s + settings.manifests.lease_s
+
+
+def laid_out(settings: Settings) -> Topology:
+    """Everything that has to exist at the broker."""
+    flags = settings.flags
+    return topology(
+        names(settings),
+        movers(settings),
+        flag_waits_s=(flags.settle_s, flags.settle_max_s, again_s(settings)),
+        task_waits_s=(settings.manifests.lease_s,),
     )
 
 
@@ -56,10 +78,10 @@ def manifest_roots(settings: Settings) -> Mapping[str, tuple[str, StorageOptions
 
 def _movers(settings: Settings, bucket: str) -> dict[str, str]:
     """The movers of a bucket with their queues; one that has no name has its queue's."""
-    topology = names(settings)
+    named = names(settings)
     if not settings.mover:
-        return {topology.objects: topology.mover_queue(None)}
-    return {mover.name: topology.mover_queue(mover.name) for mover in settings.mover if bucket in mover.buckets}
+        return {named.objects: named.mover_queue(None)}
+    return {mover.name: named.mover_queue(mover.name) for mover in settings.mover if bucket in mover.buckets}
 
 
 def _roots_in_buckets(settings: Settings) -> dict[str, tuple[str, ...]]:

@@ -25,7 +25,6 @@ from consumer.declare import declare
 from consumer.demo import run_demo
 from consumer.retry import persist
 from consumer.telemetry import configure_logs
-from consumer.topology import topology
 from consumer.workers import Workers
 
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def _setup(args: argparse.Namespace) -> None:
 
 
 async def _declare(settings: Settings, amqp: Amqp) -> None:
-    laid_out = topology(assembly.names(settings), assembly.movers(settings))
+    laid_out = assembly.laid_out(settings)
 
     async def attempt() -> None:
         async with connect(amqp.address()) as connection:

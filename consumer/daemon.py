@@ -23,7 +23,6 @@ from consumer.ports import Status
 from consumer.records import OBJECTS_SCHEMA
 from consumer.settings import Http
 from consumer.supervision import Supervisor
-from consumer.topology import topology
 from consumer.until import in_time, until
 from consumer.web import health_routes, serve_http
 from consumer.webhook import events_route
@@ -106,7 +105,7 @@ class Daemon:
 
     async def _run_with_broker(self, amqp: Amqp, stop: asyncio.Event) -> None:
         settings = self._settings
-        laid_out = topology(assembly.names(settings), assembly.movers(settings))
+        laid_out = assembly.laid_out(settings)
         supervisor = Supervisor(
             amqp.address(),
             laid_out,

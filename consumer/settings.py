@@ -148,6 +148,9 @@ class Topology(_Section):
     flags: str = "blobmap.flags"
     dead: str = "blobmap.dead"
     journal: str = "blobmap.journal"
+    tasks: str = "blobmap.tasks"
+    alerts: str = "blobmap.alerts"
+    manifests: str = "blobmap.manifests"
 
 
 class Manifests(_Section):
@@ -155,6 +158,11 @@ class Manifests(_Section):
 
     refresh_s: Seconds = 60.0
     give_up_s: Seconds = 300.0
+
+    @property
+    def lease_s(self) -> float:
+        """How long what was read holds, counted from when a comparison with what is stored began."""
+        return 2 * self.refresh_s
 
 
 class Flags(_Section):

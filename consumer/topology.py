@@ -6,7 +6,7 @@ The arguments are those of RabbitMQ's guides on quorum queues and on dead letter
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -24,6 +24,9 @@ _JOURNAL: Arguments = {
     "x-stream-max-segment-size-bytes": 50_000_000,
 }
 
+# Nobody has to read alerts; the newest are worth most. Whoever raised one keeps it in mind elsewhere.
+_ALERTS: Arguments = {"x-queue-type": "quorum", "x-max-length": 10_000, "x-overflow": "drop-head"}
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -36,6 +39,9 @@ class Names:
         flags: queue of what is to be partitioned.
         dead: queue of what could not be handled, and the fanout exchange before it.
         journal: stream of what movers were told.
+        tasks: queue of what workers have to list.
+        alerts: queue of what a person should know.
+        manifests: fanout exchange of what has become of manifests.
     """
 
     exchange: str = "s3.events"
@@ -44,10 +50,18 @@ class Names:
     flags: str = "blobmap.flags"
     dead: str = "blobmap.dead"
     journal: str = "blobmap.journal"
+    tasks: str = "blobmap.tasks"
+    alerts: str = "blobmap.alerts"
+    manifests: str = "blobmap.manifests"
 
     def mover_queue(self, mover: str | None) -> str:
         """Name of the queue of one mover; None where there are no movers."""
         return self.objects if mover is None else f"{self.objects}.{mover}"
+
+
+def wait_queue(queue: str, seconds: float) -> str:
+    """Name of the queue where a message waits that long before it goes (back) into a queue."""
+    return f"{queue}.wait.{seconds:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +102,66 @@ class Topology:
         return next((queue for queue in self.queues if queue.name == name), None)
 
 
-def topology(names: Names, movers: tuple[str, ...] = ()) -> Topology:
+def topology(
+    names: Names,
+    movers: tuple[str, ...] = (),
+    *,
+    flag_waits_s: Iterable[float] = (),
+    task_waits_s: Iterable[float] = (),
+) -> Topology:
     """Lays out everything that the daemon uses.
 
     Args:
         names: names, as configured.
         movers: names of the movers; without any there is one queue of object records.
+        flag_waits_s: seconds that a flag can wait.
+        task_waits_s: seconds that a task can wait.
 
     Returns:
         Exchanges, queues and bindings.
     """
     quorum: Arguments = {"x-queue-type": "quorum"}
-    events: Arguments = {
+    # At least once: without both of these the broker may lose a message on its way from one queue to the next.
+    safely: Arguments = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+    ours: Arguments = {
         **quorum,
         "x-delivery-limit": _DELIVERY_LIMIT,
         "x-dead-letter-exchange": names.dead,
-        # Without both of these the broker may lose a message on its way to the dead letters.
-        "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",
+        **safely,
     }
+    waiting = sorted(
+        {
+            (queue, seconds)
+            for queue, waits_s in ((names.flags, flag_waits_s), (names.tasks, task_waits_s))
+            for seconds in waits_s
+        }
+    )
     return Topology(
-        exchanges=(Exchange(names.exchange, "topic"), Exchange(names.dead, "fanout")),
+        exchanges=(
+            Exchange(names.exchange, "topic"),
+            Exchange(names.dead, "fanout"),
+            Exchange(names.manifests, "fanout"),
+        ),
         queues=(
             Queue(names.dead, quorum),
-            Queue(names.events, events),
+            Queue(names.events, ours),
             *(Queue(names.mover_queue(mover), quorum) for mover in movers or (None,)),
-            Queue(names.flags, quorum),
+            Queue(names.flags, ours),
+            Queue(names.tasks, ours),
+            *(
+                Queue(
+                    wait_queue(queue, seconds),
+                    {
+                        **quorum,
+                        "x-message-ttl": round(seconds * 1000),
+                        "x-dead-letter-exchange": "",
+                        "x-dead-letter-routing-key": queue,
+                        **safely,
+                    },
+                )
+                for queue, seconds in waiting
+            ),
+            Queue(names.alerts, _ALERTS),
             Queue(names.journal, _JOURNAL),
         ),
         bindings=(Binding(names.dead, names.dead, ""), Binding(names.exchange, names.events, "#")),
