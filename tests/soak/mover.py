@@ -1,0 +1,91 @@
+"""A tape mover that only takes notes: what it was told, and by whom; and a receiver of alerts of the same kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiormq
+from aiormq.exceptions import AMQPError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiormq.abc import DeliveredMessage
+
+_PAUSE_S = 0.5
+_CONNECT_S = 20.0
+
+Claim = tuple[str, str | None, str, str]
+
+
+class Mover:
+    """Takes everything out of the queues of objects and of alerts, and remembers the different ones.
+
+    Args:
+        url: the broker.
+        queue: queue of object records.
+        alerts: queue of alerts.
+
+    Attributes:
+        told: key, etag, scope and blob id of every object of which it heard, and from which sources.
+        records: how many records came, by source.
+        alerts: alerts by key, in the order in which they came.
+        last: when the last record came, by the loop's clock.
+        last_of: the same for each scope.
+    """
+
+    def __init__(self, url: str, queue: str, alerts: str) -> None:
+        self.told: dict[Claim, set[str]] = {}
+        self.records: Counter[str] = Counter()
+        self.alerts: dict[str, list[dict[str, Any]]] = {}
+        self.last = 0.0
+        self.last_of: dict[str, float] = {}
+        self._url = url
+        self._queue = queue
+        self._alert_queue = alerts
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Takes notes as long as the context lasts."""
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_CONNECT_S):
+                    connection = await aiormq.connect(self._url)
+                try:
+                    channel = await connection.channel()
+                    await channel.basic_qos(prefetch_count=50)
+                    await channel.basic_consume(self._queue, self._note_records)
+                    await channel.basic_consume(self._alert_queue, self._note_alert)
+                    await asyncio.wait((connection.closing, channel.closing), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    await connection.close()
+            except (AMQPError, OSError, TimeoutError, RuntimeError, asyncio.InvalidStateError):
+                pass
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _note_records(self, message: DeliveredMessage) -> None:
+        self.last = asyncio.get_running_loop().time()
+        for record in json.loads(message.body)["records"]:
+            assert record["event"] == "created", record
+            self.records[record["source"]] += 1
+            self.last_of[record["scope"]] = self.last
+            claim = (record["key"], record["etag"], record["scope"], record["blob_id"])
+            self.told.setdefault(claim, set()).add(record["source"])
+        await message.channel.basic_ack(message.delivery_tag or 0, wait=False)
+
+    async def _note_alert(self, message: DeliveredMessage) -> None:
+        alert = json.loads(message.body)
+        self.alerts.setdefault(alert["key"], []).append(alert)
+        await message.channel.basic_ack(message.delivery_tag or 0, wait=False)
