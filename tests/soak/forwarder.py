@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import aiormq
-from aiormq.exceptions import AMQPError
 
 from consumer.events import ObjectEvent, parse_message
+from tests.soak.connected import CONNECT_S, connected
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from tests.services.webhook import WebhookListener
 
 _POLL_S = 0.02
-_PAUSE_S = 0.5
-_CONFIRM_S = 20.0
 
 
 class Forwarder:
@@ -48,34 +45,15 @@ class Forwarder:
         self._url = url
         self._exchange = exchange
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Forwards as long as the context lasts."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(_CONFIRM_S):
-                    connection = await aiormq.connect(self._url)
-                try:
-                    await self._forward(await connection.channel())
-                finally:
-                    await connection.close()
-            except (AMQPError, OSError, TimeoutError, RuntimeError, asyncio.InvalidStateError):
-                self._collect()
-                await asyncio.sleep(_PAUSE_S)
+        return connected(self._url, self._forward)
 
     async def _forward(self, channel: aiormq.abc.AbstractChannel) -> None:
         while True:
             self._collect()
             while self.waiting:
-                async with asyncio.timeout(_CONFIRM_S):
+                async with asyncio.timeout(CONNECT_S):
                     await channel.basic_publish(
                         self.waiting[0],
                         exchange=self._exchange,

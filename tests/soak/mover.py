@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import aiormq
-from aiormq.exceptions import AMQPError
+from tests.soak.connected import connected
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
-    from aiormq.abc import DeliveredMessage
-
-_PAUSE_S = 0.5
-_CONNECT_S = 20.0
+    from aiormq.abc import AbstractChannel, DeliveredMessage
 
 Claim = tuple[str, str | None, str, str]
 
@@ -48,32 +43,16 @@ class Mover:
         self._queue = queue
         self._alert_queue = alerts
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    def running(self) -> AbstractAsyncContextManager[None]:
         """Takes notes as long as the context lasts."""
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return connected(self._url, self._take)
 
-    async def _run(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(_CONNECT_S):
-                    connection = await aiormq.connect(self._url)
-                try:
-                    channel = await connection.channel()
-                    await channel.basic_qos(prefetch_count=50)
-                    await channel.basic_consume(self._queue, self._note_records)
-                    await channel.basic_consume(self._alert_queue, self._note_alert)
-                    await asyncio.wait((connection.closing, channel.closing), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    await connection.close()
-            except (AMQPError, OSError, TimeoutError, RuntimeError, asyncio.InvalidStateError):
-                pass
-            await asyncio.sleep(_PAUSE_S)
+    async def _take(self, channel: AbstractChannel) -> None:
+        await channel.basic_qos(prefetch_count=50)
+        await channel.basic_consume(self._queue, self._note_records)
+        await channel.basic_consume(self._alert_queue, self._note_alert)
+        await asyncio.wait((channel.connection.closing, channel.closing), return_when=asyncio.FIRST_COMPLETED)
+        raise ConnectionError("lost")
 
     async def _note_records(self, message: DeliveredMessage) -> None:
         self.last = asyncio.get_running_loop().time()
