@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
-import signal
-import threading
 import traceback
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from blobmap.cli.interrupts import EXIT_INTERRUPTED, interruptible
 from blobmap.cli.options import add_global_options
 from blobmap.cli.output import OutputError, discard_stdout, finish, take_any_key, warn
 from blobmap.cli.parsing import Parser, paragraphs
@@ -18,8 +15,7 @@ from blobmap.errors import BlobmapError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Sequence
 
 COMMANDS: Final = {
     "scan": "find every store, and which of them nobody has cut yet",
@@ -39,8 +35,6 @@ COMMANDS: Final = {
 A module is imported when its command is given, so that none pays for what another needs.
 """
 
-EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells count
-_INTERRUPTED: Final = b"blobmap: interrupted; once more waits for no request under way\n"
 EXIT_BUG: Final = 70  # EX_SOFTWARE of sysexits.h: none of the published codes, because none of them is true
 
 
@@ -53,9 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    args = _parser().parse_args(argv)
-    with _a_second_interrupt_ends_at_once():
-        return _run(args)
+    with interruptible() as interrupts:
+        try:
+            return _run(_parser().parse_args(argv))
+        except KeyboardInterrupt:
+            interrupts.tell()
+            _give_what_is_there()
+            return EXIT_INTERRUPTED
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -67,8 +65,6 @@ def _run(args: argparse.Namespace) -> int:
         # Whoever read our answer has enough of it.
         discard_stdout()
         return 0
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except BlobmapError as error:
         if isinstance(error, OutputError):
             discard_stdout()
@@ -79,36 +75,19 @@ def _run(args: argparse.Namespace) -> int:
     return code
 
 
+def _give_what_is_there() -> None:
+    """Hand over the answer as far as it came, whole lines, to whoever still reads it."""
+    try:
+        finish()
+    except (BrokenPipeError, OutputError):
+        discard_stdout()
+
+
 def _report(error: BaseException, what: str, code: int, *, verbose: bool) -> int:
     if verbose:
         traceback.print_exception(error)
     warn(what)
     return code
-
-
-@contextmanager
-def _a_second_interrupt_ends_at_once() -> Iterator[None]:
-    """The first Ctrl-C ends work in order, which waits for requests under way; a second one waits for nothing."""
-    held = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or held is signal.SIG_IGN:
-        yield
-        return
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        os._exit(EXIT_INTERRUPTED)
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, end)
-        os.write(2, _INTERRUPTED)  # not by way of a stream, which may be in the middle of a line of its own
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        # Once interrupted, the interpreter still waits for its threads, and whoever is impatient is so then.
-        if signal.getsignal(signal.SIGINT) is interrupt:
-            signal.signal(signal.SIGINT, held)
 
 
 def _parser() -> Parser:

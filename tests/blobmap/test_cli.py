@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -182,38 +179,3 @@ def test_an_answer_that_cannot_be_written_is_told() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([COMMAND, "schema"], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (3, b"blobmap: standard output: No space left on device\n")
-
-
-def test_ctrl_c_ends_with_130(blobmap: CommandLine) -> None:
-    blobmap.manifest_root.mkdir()
-    with subprocess.Popen(
-        [COMMAND, *blobmap.roots, "resolve", "x", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(b"y\n" * 2_000)  # more than it buffers: it has begun when some are answered
-        assert process.stdout.read(1)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert (process.returncode, err.count(b"\n")) == (130, 1)
-        assert err.startswith(b"blobmap: interrupted")
-
-
-def test_a_second_ctrl_c_waits_for_nothing(blobmap: CommandLine) -> None:
-    blobmap.manifest_root.mkdir()
-    environment = {**os.environ, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        server = ("--endpoint", f"http://127.0.0.1:{silent.getsockname()[1]}", "--allow-http", "--data", "s3://bucket")
-        words = [COMMAND, *server, *blobmap.roots[2:], "scan", "--timeout", "3600"]
-        with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment, bufsize=0) as process:
-            assert process.stderr is not None
-            with silent.accept()[0] as connection:
-                connection.recv(1)  # it has asked, and gets no answer
-                process.send_signal(signal.SIGINT)
-                assert process.stderr.readline().startswith(b"blobmap: interrupted")
-                process.send_signal(signal.SIGINT)
-                assert (process.wait(60), process.stderr.read()) == (130, b"")
