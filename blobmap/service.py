@@ -60,6 +60,7 @@ def partition_store(
     policy: Policy | None = None,
     force: bool = False,
     dry_run: bool = False,
+    confirm: Callable[[Outcome], bool] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Cut one store into blobs, and write that down.
@@ -74,6 +75,7 @@ def partition_store(
         policy: thresholds for what is cut now. None: those that the manifest records, else the defaults.
         force: make every rule anew. This can move objects between blobs; `Outcome.difference` says which.
         dry_run: decide, and write nothing.
+        confirm: told what would be written, before anything is; if it says no, nothing is.
         on_progress: told how far the listing is, from any thread but never from two at once.
 
     Returns:
@@ -100,6 +102,8 @@ def partition_store(
         outcome = _outcome(survey, plan, held, written=plan.changed and not dry_run)
         if dry_run:
             return outcome
+        if confirm is not None and outcome.written and not confirm(outcome):
+            return replace(outcome, written=False)
         _remember(manifests.storage, survey, outcome)
         if not outcome.written:
             return outcome

@@ -7,6 +7,7 @@ new rules only fill what nobody claims, unless --force makes all of them anew.
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +15,7 @@ from blobmap.cli.options import open_data, open_manifests, scope_given
 from blobmap.cli.output import many, printable, some, warn, write_json, write_line, write_table
 from blobmap.cli.progress import progress
 from blobmap.cli.terminal import is_terminal
-from blobmap.errors import ConflictError, MissingError, UnreadableError, UsageError
-from blobmap.manifests import ManifestStore
+from blobmap.errors import MissingError, UnreadableError, UsageError
 from blobmap.orphans import orphaned
 from blobmap.policy import Policy, format_size, parse_size
 from blobmap.service import partition_store
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from blobmap.decisions import Decision
-    from blobmap.manifest import Manifest
+    from blobmap.manifests import ManifestStore
     from blobmap.orphans import Orphaned
     from blobmap.service import Outcome
     from blobmap.storage import Storage
@@ -56,31 +56,36 @@ def run(args: argparse.Namespace) -> int:
     given = _thresholds(args)
     data, manifests = open_data(args), open_manifests(args, write=not args.dry_run, may_be_missing=True)
     policy = _policy(given, scope, manifests)
+    told: tuple[Orphaned, ...] | None = None
+
+    def tell(outcome: Outcome) -> tuple[Orphaned, ...]:
+        orphans = _orphans(outcome, data)
+        if not args.json:
+            _show(outcome)
+        for line in (*_said_of(orphans), *outcome.problems, *outcome.warnings):
+            warn(line)
+        return orphans
+
+    def agreed(outcome: Outcome) -> bool:
+        nonlocal told
+        listed.close()  # so that no progress is written over the question
+        told = tell(outcome)
+        return _agreed(scope)
+
     ask = args.force and not (args.yes or args.dry_run)
-
-    def partition(manifests: ManifestStore, *, dry_run: bool) -> Outcome:
-        with progress() as show:
-            return partition_store(
-                data,
-                manifests,
-                scope,
-                policy=policy,
-                force=args.force,
-                dry_run=dry_run,
-                on_progress=lambda now: show(f"{now.objects:,} objects", now.arrays_done, now.arrays),
-            )
-
-    outcome = partition(manifests, dry_run=args.dry_run or ask)
-    orphans = _orphans(outcome, data)
-    if not args.json:
-        _show(outcome)
-    for line in (*_said_of(orphans), *outcome.problems, *outcome.warnings):
-        warn(line)
-    if ask and outcome.manifest != outcome.previous:
-        if _agreed(scope):
-            outcome = partition(_AsShown(manifests, outcome.manifest), dry_run=False)
-        else:
-            warn("nothing was written")
+    with ExitStack() as listed:
+        show = listed.enter_context(progress())
+        outcome = partition_store(
+            data,
+            manifests,
+            scope,
+            policy=policy,
+            force=args.force,
+            dry_run=args.dry_run,
+            confirm=agreed if ask else None,
+            on_progress=lambda now: show(f"{now.objects:,} objects", now.arrays_done, now.arrays),
+        )
+    orphans = tell(outcome) if told is None else told
     if args.json:
         write_json(_as_json(outcome, orphans))
     else:
@@ -111,32 +116,13 @@ def _policy(given: dict[str, int], scope: str, manifests: ManifestStore) -> Poli
     return replace(Policy.from_json(recorded or {}), **given)
 
 
-class _AsShown(ManifestStore):
-    """A manifest root to which only the manifest is written that somebody has agreed to.
-
-    Args:
-        manifests: the root.
-        shown: the manifest.
-    """
-
-    def __init__(self, manifests: ManifestStore, shown: Manifest) -> None:
-        super().__init__(manifests.storage)
-        self._shown = shown
-
-    def write(self, manifest: Manifest, *, etag: str | None) -> str | None:
-        """Write it, if it still says what was shown."""
-        names = ("epoch", "blobs", "hot_always", "pinned", "policy")
-        if any(getattr(manifest, name) != getattr(self._shown, name) for name in names):
-            raise ConflictError(
-                f"{manifest.scope!r} has changed since the table was shown: nothing was written, look again"
-            )
-        return super().write(manifest, etag=etag)
-
-
 def _agreed(scope: str) -> bool:
     sys.stderr.write(f"Write this for {scope!r}? Tape copies of the blobs named above would be orphaned. [y/N] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    warn("nothing was written")
+    return False
 
 
 def _orphans(outcome: Outcome, data: Storage) -> tuple[Orphaned, ...]:

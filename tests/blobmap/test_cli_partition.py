@@ -134,15 +134,16 @@ def test_nothing_is_written_but_what_was_agreed_to(blobmap: CommandLine, monkeyp
             return True
 
         def readline(self) -> str:
-            blobmap.fill(SCOPE, [RawArray("pr", (40,), (1,), ["time"], nbytes=32)])
+            assert blobmap("pin", "add", SCOPE, "tas", "--reason", "x").code == 0
             return "y\n"
 
     blobmap("partition", SCOPE, *SMALL)
     monkeypatch.setattr(sys, "stdin", Slow())
     answer = blobmap("partition", SCOPE, "--force", "--t-max", "640")
     assert answer.code == 4
-    assert "has changed since the table was shown" in answer.err
-    assert blobmap.manifests.read(SCOPE).manifest.epoch == 1
+    assert answer.err.endswith("somebody else changed it meanwhile\n")
+    held = blobmap.manifests.read(SCOPE).manifest
+    assert (held.epoch, [pin.prefix for pin in held.pinned]) == (2, ["tas"])
 
 
 def test_strict_tells_of_arrays_without_a_rule(blobmap: CommandLine) -> None:

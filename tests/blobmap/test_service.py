@@ -19,6 +19,8 @@ from tests.support.stores import RawArray, chunk_keys, group_v3, store_objects, 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blobmap.service import Outcome
+
 SMALL = Policy(t_max_bytes=1280, t_hot_bytes=64)
 
 
@@ -132,6 +134,39 @@ def test_a_conflict_under_force_is_told_and_nothing_is_moved() -> None:
     with pytest.raises(ConflictError):
         partition_store(data, Racing(store, [newer]), "st", policy=SMALL, force=True)
     assert ManifestStore(store).read("st").manifest == newer
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_what_is_written_is_what_was_agreed_to(agreed: bool) -> None:
+    data, store = MemoryStore(), MemoryStore()
+    write_store(data, "st", climate())
+    asked: list[Outcome] = []
+
+    def confirm(outcome: Outcome) -> bool:
+        asked.append(outcome)
+        write_store(data, "st", [PR])  # too late: the store is not listed again
+        return agreed
+
+    outcome = partition_store(data, ManifestStore(store), "st", policy=SMALL, confirm=confirm)
+    assert [would.manifest for would in asked] == [outcome.manifest]
+    assert outcome.written is agreed
+    assert list(ManifestStore(store).load_all()) == ([outcome.manifest] if agreed else [])
+    assert agreed or not store.list().collect()
+
+
+def test_nobody_is_asked_where_nothing_would_be_written() -> None:
+    data, manifests = MemoryStore(), ManifestStore(MemoryStore())
+    write_store(data, "st", climate())
+    partition_store(data, manifests, "st", policy=SMALL)
+
+    def never(outcome: Outcome) -> bool:
+        raise AssertionError(outcome)
+
+    assert not partition_store(data, manifests, "st", confirm=never).written
+    smaller = Policy(t_max_bytes=64)
+    assert partition_store(
+        data, manifests, "st", policy=smaller, force=True, dry_run=True, confirm=never
+    ).difference.removed
 
 
 def test_conflicts_without_end_are_told() -> None:
