@@ -65,6 +65,9 @@ def translate(error: Exception, where: str, doing: Doing) -> BlobmapError:
     status = _first(_STATUS, text)
     if code == "NoSuchBucket":
         return RefusedError(f"{where}: the bucket does not exist")
+    if status == "404" and code and not code.startswith("NoSuch"):
+        # versitygw says "not found" of the account that asks (XAdminUserNotFound): nothing is known of the object.
+        return RefusedError(f"{where}: access denied{_said(text, code)}")
     if name in _CONFLICTS and doing == "write on condition":
         return ConflictError(f"{where}: somebody else changed it meanwhile")
     if name == "FileNotFoundError" and doing == "read":

@@ -75,6 +75,7 @@ STATUSES = [
     ),
     ((405, "MethodNotAllowed"), RefusedError, "refused the request (HTTP 405"),
     ((404, "NoSuchBucket"), RefusedError, "the bucket does not exist"),
+    ((404, "XAdminUserNotFound"), RefusedError, "XAdminUserNotFound, as the test wants it"),
     ((301, "PermanentRedirect"), RefusedError, "the region is wrong, give --region"),
 ]
 
