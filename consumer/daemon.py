@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from blobmap.errors import BlobmapError
 from blobmap.policy import parse_size
 from consumer import assembly
 from consumer.bridge import bridging
 from consumer.broker import CLOSE_S
-from consumer.catalog import load_catalog
+from consumer.catalog import Catalog
 from consumer.embedded import EmbeddedQueue
 from consumer.flags import FlagBook
 from consumer.ndjson import NdjsonSink
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from aiohttp.web import AbstractRouteDef
 
-    from blobmap.resolve import Trie
     from consumer.ports import Journal, Sink, Source
     from consumer.records import Message
     from consumer.settings import Amqp, Embedded, Settings
@@ -62,13 +60,17 @@ class Daemon:
         self.status = Status()
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._settings = settings
-        self._tries: dict[str, Trie] = {}
+        self._catalog = Catalog(
+            assembly.manifest_roots(settings),
+            refresh_s=settings.manifests.refresh_s,
+            lease_s=settings.manifests.lease_s,
+            give_up_s=self._patience_s(settings.manifests.give_up_s),
+        )
         self._flags = FlagBook(settings.topology.flags, reflag_s=settings.flags.reflag_s)
-        self._reload = asyncio.Event()
 
     def reload(self) -> None:
-        """Asks for the manifests to be read again; the old ones hold until the new ones are there."""
-        self._reload.set()
+        """Asks for the manifests to be compared; the old ones hold until the new ones are there."""
+        self._catalog.ask()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until told to stop, or until it cannot go on.
@@ -157,7 +159,7 @@ class Daemon:
             objects=lines or sink,
             others=sink,
             journal=journal,
-            tries=self._tries,
+            manifests=self._catalog,
             flags=self._flags,
             status=self.status,
         )
@@ -197,27 +199,20 @@ class Daemon:
 
     @asynccontextmanager
     async def _manifests(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """Reads the manifests, and again whenever asked to."""
-        loaded = await until(stop, self._load(self._patience_s(self._settings.manifests.give_up_s)))
-        if loaded is None:
+        """Reads the manifests, and keeps them fresh; when that fails by a fault of ours, everything stops."""
+        if await until(stop, self._loaded()) is None:
             yield
             return
-        self._tries.update(loaded)
-        reloading = asyncio.create_task(self._reload_when_asked())
+        keeping = asyncio.create_task(self._catalog.keep(stop))
+        keeping.add_done_callback(lambda _: stop.set())
         try:
             yield
         finally:
-            reloading.cancel()
-            await asyncio.gather(reloading, return_exceptions=True)
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        if not keeping.cancelled():
+            keeping.result()
 
-    async def _load(self, give_up_s: float) -> dict[str, Trie]:
-        return dict(await load_catalog(assembly.manifest_roots(self._settings), give_up_s=give_up_s))
-
-    async def _reload_when_asked(self) -> None:
-        while True:
-            await self._reload.wait()
-            self._reload.clear()
-            try:
-                self._tries.update(await self._load(self._settings.manifests.give_up_s))
-            except BlobmapError as error:
-                _log.error("manifests not reloaded", reason=str(error))
+    async def _loaded(self) -> bool:
+        await self._catalog.load()
+        return True

@@ -21,14 +21,14 @@ from consumer.outputs import Outputs
 from consumer.ports import LostError
 from consumer.records import Message, dead_letter, object_record, objects_message
 from consumer.route import Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
+from consumer.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blobmap.resolve import Trie
     from consumer import journal
     from consumer.ledger import Entry
-    from consumer.ports import Delivery, Flags, Journal, Sink, Source, Status
+    from consumer.ports import Delivery, Flags, Journal, Manifests, Sink, Source, Status
     from consumer.records import EventName
 
 _log = structlog.get_logger(__name__)
@@ -62,6 +62,9 @@ class Plan:
     patience_s: float
 
 
+_OF_MANIFESTS = Ignore("manifest-bucket")
+
+
 @dataclass(slots=True, eq=False)
 class _Told:
     """One record on its way.
@@ -90,7 +93,7 @@ class Pipeline:
         objects: where object records go.
         others: where flags and dead letters go.
         journal: where it is written down what movers were told.
-        tries: the manifests in force, by bucket.
+        manifests: what decides about keys.
         flags: what was flagged.
         status: where to say how it goes.
     """
@@ -103,7 +106,7 @@ class Pipeline:
         objects: Sink,
         others: Sink,
         journal: Journal,
-        tries: Mapping[str, Trie],
+        manifests: Manifests,
         flags: Flags,
         status: Status,
     ) -> None:
@@ -112,7 +115,7 @@ class Pipeline:
         self._objects = objects
         self._others = others
         self._journal = journal
-        self._tries = tries
+        self._manifests = manifests
         self._flags = flags
         self._status = status
         self._outputs = Outputs(status, patience_s=plan.patience_s)
@@ -142,6 +145,10 @@ class Pipeline:
                 self._tasks.create_task(self._stop_on(stop))
                 self._status.consuming = True
                 while deliveries := await self._source.take():
+                    if not self._manifests.is_fresh:
+                        await until(stop, self._manifests.fresh())
+                        if stop.is_set():
+                            break
                     for delivery in deliveries:
                         self._handle(delivery)
                     if len(self._ledger) >= self._source.prefetch:  # no further record can come to fill a batch
@@ -166,7 +173,7 @@ class Pipeline:
             self._note_often(delivery)
         letters = []
         for parsed in parse_message(delivery.body, self._plan.dialect):
-            outcome = route(parsed, self._tries, self._plan.rules)
+            outcome = route(parsed, self._manifests.tries, self._plan.rules)
             self._count(parsed, outcome)
             if isinstance(outcome, Emit):
                 self._emit(outcome, entry)
@@ -174,6 +181,8 @@ class Pipeline:
                 self._withhold(outcome, entry)
             elif isinstance(outcome, Unclaimed):
                 self._flag(outcome, entry)
+            elif outcome == _OF_MANIFESTS and isinstance(parsed, ObjectEvent):
+                self._manifests.noticed(parsed.bucket, parsed.key)
             elif isinstance(outcome, Refusal):
                 letters.append(self._letter(outcome, delivery))
         if letters:

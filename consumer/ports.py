@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from blobmap.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from blobmap.resolve import Trie
     from consumer.events import ObjectEvent
     from consumer.records import Message
 
@@ -94,6 +95,31 @@ class Journal(Protocol):
             LostError: the session is over; the message may have been written.
             UnavailableError: it was not taken, trying again can help; it may have been written nevertheless.
         """
+
+
+class Manifests(Protocol):
+    """The manifests in force."""
+
+    @property
+    def tries(self) -> Mapping[str, Trie]:
+        """For each bucket what decides about its keys."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether they may decide now."""
+
+    async def fresh(self) -> None:
+        """Returns as soon as they may decide."""
+
+    def noticed(self, bucket: str, key: str) -> None:
+        """Takes down that something was written where, seen from the gateway, manifests lie."""
+
+
+class Announcer(Protocol):
+    """Tells other processes that a manifest has changed, as well as it can: they would find out by themselves."""
+
+    async def announce(self, bucket: str, scope: str, epoch: int) -> None:
+        """Says which epoch a scope has now; never raises where nobody can be told."""
 
 
 class Flags(Protocol):

@@ -35,7 +35,7 @@ from consumer.route import Rules
 from consumer.topology import Names, topology
 from tests.services.rabbitmq import RabbitMQ
 from tests.support.amqp import bench
-from tests.support.manifests import manifest, trie
+from tests.support.manifests import AlwaysFresh, manifest, trie
 from tests.support.notifications import created
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ PLAN = Plan(
     dialect="versitygw",
     rules=Rules(),
     movers={"b": {"m": "blobmap.objects"}},
+    events=QUEUE,
+    alerts="blobmap.alerts",
     dead="blobmap.dead",
     journal="blobmap.journal",
     batch_objects=500,
@@ -99,7 +101,7 @@ async def ours(url: str, count: int, prefetch: int) -> float:
             objects=session.sink,
             others=session.sink,
             journal=session.sink,
-            tries={"b": trie(manifest("s.zarr"))},
+            manifests=AlwaysFresh({"b": trie(manifest("s.zarr"))}),
             flags=FlagBook("blobmap.flags", reflag_s=60),
             status=status,
         )

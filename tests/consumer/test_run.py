@@ -155,19 +155,19 @@ async def test_manifests_are_read_again_on_sighup(site: Site) -> None:
         await process.until_logged("consuming")
         site.write_manifest("late.zarr")
         process.send(signal.SIGHUP)
-        await process.until_logged("manifests", count=2)
+        await process.until_logged("manifest")
         await site.publish(created("b", "late.zarr/t/c/0"))
         (record,) = await collected(at, 1)
         assert record["scope"] == "late.zarr"
         assert await process.stop() == 0
 
 
-async def test_manifests_that_cannot_be_read_again_leave_the_old_ones(site: Site) -> None:
+async def test_manifests_that_cannot_be_compared_leave_the_old_ones(site: Site) -> None:
     async with site.run() as process, bench(site.url) as at:
         await process.until_logged("consuming")
         (site.directory / "manifests").rename(site.directory / "away")
         process.send(signal.SIGHUP)
-        await process.until_logged("manifests not reloaded")
+        await process.until_logged("manifests not compared")
         await site.publish(created("b", "s.zarr/t/c/0"))
         assert len(await collected(at, 1)) == 1
         assert await process.stop() == 0

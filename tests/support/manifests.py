@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from blobmap import Trie
 from blobmap.manifest import Blob, Bucket, Manifest, Pin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def manifest(scope: str = "s.zarr", *, epoch: int = 1, width: int = 10) -> Manifest:
@@ -22,3 +28,18 @@ def trie(*manifests: Manifest) -> Trie:
     result = Trie()
     result.add_all(manifests)
     return result
+
+
+@dataclass(frozen=True)
+class AlwaysFresh:
+    """Manifests that nobody changes."""
+
+    tries: Mapping[str, Trie]
+    is_fresh: bool = True
+
+    async def fresh(self) -> None:
+        """Nothing to wait for."""
+
+    def noticed(self, bucket: str, key: str) -> None:
+        """Nobody writes there."""
+        raise AssertionError(f"a manifest in bucket {bucket!r}: {key!r}")

@@ -12,7 +12,7 @@ from consumer.flags import FlagBook
 from consumer.pipeline import Pipeline, Plan
 from consumer.ports import Status
 from consumer.route import Rules
-from tests.support.manifests import manifest, trie
+from tests.support.manifests import AlwaysFresh, manifest, trie
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Daemon:
             objects=self.objects or queue,
             others=self.others or queue,
             journal=queue,
-            tries=TRIES,
+            manifests=AlwaysFresh(TRIES),
             flags=self.flags,
             status=self.status,
         )
