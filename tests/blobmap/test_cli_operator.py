@@ -17,6 +17,7 @@ from obstore.store import LocalStore
 from blobmap.cli import COMMANDS
 from tests.support.command_line import SCOPE, SMALL, Answer, CommandLine, small_bucket
 from tests.support.powerless import powerless
+from tests.support.small_disk import PAGE_BYTES, fill, small_disk
 from tests.support.stores import RawArray, write_store
 
 if TYPE_CHECKING:
@@ -74,6 +75,26 @@ def test_a_full_disk_while_the_manifest_is_written(blobmap: CommandLine) -> None
     assert left == ["st.zarr.json"]
     again = blobmap("partition", SCOPE, *SMALL)
     assert (again.code, blobmap("verify").code) == (0, 0)
+
+
+@pytest.mark.parametrize("pages", [0, 1])
+def test_a_file_system_that_is_full(blobmap: CommandLine, pages: int) -> None:
+    """With one page left there is room for what is remembered of the scope, and not for the manifest."""
+    blobmap.fill("many.zarr", [RawArray(f"variable_{number}", (40,), (1,), ["x"], nbytes=32) for number in range(40)])
+    blobmap.manifest_root.mkdir()
+    with small_disk(blobmap.manifest_root) as disk:
+        assert blobmap("partition", "many.zarr", *SMALL).code == 0
+        before = (disk / "many.zarr/manifest.json").read_bytes()
+        assert len(before) > PAGE_BYTES
+        fill(disk, but_for=pages)
+        answer = blobmap("partition", "many.zarr", "--force", "--yes", "--t-max", "640")
+        assert (answer.code, answer.err.splitlines()[-1].rpartition(": ")[2]) == (3, "No space left on device")
+        assert answer.err.count("No space") == 1
+        assert (disk / "many.zarr/manifest.json").read_bytes() == before
+        assert [path.name for path in (disk / ".blobmap").iterdir() if path.is_file()] == ["lock"]
+        (disk / "filler").unlink()
+        again = blobmap("partition", "many.zarr", "--force", "--yes", "--t-max", "640")
+        assert (again.code, blobmap("verify").code) == (0, 0)
 
 
 @pytest.mark.usefixtures("imported")
