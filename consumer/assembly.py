@@ -63,6 +63,8 @@ def plan(settings: Settings) -> Plan:
         dialect=settings.source.dialect,
         rules=Rules(own_principals=settings.principals.ignore, manifest_roots=_roots_in_buckets(settings)),
         movers={bucket.name: _movers(settings, bucket.name) for bucket in settings.bucket},
+        events=settings.source.queue,
+        alerts=settings.topology.alerts,
         dead=settings.topology.dead,
         journal=settings.topology.journal,
         batch_objects=settings.sink.batch_objects,

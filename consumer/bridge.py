@@ -17,8 +17,9 @@ from blobmap.errors import UnavailableError
 from consumer.amqp_faults import in_session
 from consumer.broker import connect
 from consumer.declare import declare
-from consumer.event_file import EventFile, set_within
+from consumer.event_file import EventFile
 from consumer.retry import growing_delays
+from consumer.until import set_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

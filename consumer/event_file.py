@@ -19,6 +19,7 @@ from blobmap.errors import UnavailableError
 from consumer.ports import Delivery, Status
 from consumer.retry import growing_delays
 from consumer.sqlite_file import Format, Opened, open_file
+from consumer.until import set_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -248,13 +249,3 @@ class EventFile:
         with self._database:
             self._database.execute("DELETE FROM events WHERE id <= ?", (tag,))
         return True
-
-
-async def set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Waits for an event, and says whether it came."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -17,6 +17,7 @@ from consumer.batches import Batches
 from consumer.events import Dialect, ObjectEvent, Parsed, Refusal, parse_message
 from consumer.journal import journal_message
 from consumer.ledger import Ledger
+from consumer.often import OFTEN, Often
 from consumer.outputs import Outputs
 from consumer.ports import LostError
 from consumer.records import Message, dead_letter, object_record, objects_message
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# Far below the broker's limit, and far above what a few restarts cause: somebody should look.
-_OFTEN = 20
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -45,6 +43,8 @@ class Plan:
         dialect: spelling of the gateway.
         rules: what decides about events beside the manifests.
         movers: for each bucket the names of the movers that want it, each with its queue.
+        events: queue that deliveries come from.
+        alerts: queue of the alerts.
         dead: queue of the dead letters.
         journal: name of the journal.
         batch_objects: records in a message at most.
@@ -55,6 +55,8 @@ class Plan:
     dialect: Dialect
     rules: Rules
     movers: Mapping[str, Mapping[str, str]]
+    events: str
+    alerts: str
     dead: str
     journal: str
     batch_objects: int
@@ -91,7 +93,7 @@ class Pipeline:
         plan: what the configuration says.
         source: where deliveries come from.
         objects: where object records go.
-        others: where flags and dead letters go.
+        others: where flags, alerts and dead letters go.
         journal: where it is written down what movers were told.
         manifests: what decides about keys.
         flags: what was flagged.
@@ -124,6 +126,7 @@ class Pipeline:
         self._progress = asyncio.Event()
         self._draining = False
         self._tasks = asyncio.TaskGroup()
+        self._often = Often(plan.events, plan.alerts, sink=others, status=status, tasks=self._tasks)
         self._batches = Batches[_Told](most=plan.batch_objects, wait_s=plan.batch_s, send=self._tell, tasks=self._tasks)
         self._movers = {bucket: tuple(queues) for bucket, queues in plan.movers.items()}
         self._queues = {bucket: tuple(queues.values()) for bucket, queues in plan.movers.items()}
@@ -169,8 +172,8 @@ class Pipeline:
 
     def _handle(self, delivery: Delivery) -> None:
         entry = self._ledger.enter(delivery.tag)
-        if delivery.deliveries >= _OFTEN:
-            self._note_often(delivery)
+        if delivery.deliveries >= OFTEN:
+            self._often.note(delivery)
         letters = []
         for parsed in parse_message(delivery.body, self._plan.dialect):
             outcome = route(parsed, self._manifests.tries, self._plan.rules)
@@ -188,12 +191,6 @@ class Pipeline:
         if letters:
             entry.open_outputs += 1
             self._tasks.create_task(self._set_aside(letters, entry))
-
-    def _note_often(self, delivery: Delivery) -> None:
-        """Makes known that a message comes again and again, long before the broker gives up on it."""
-        self._status.counts["delivered often"] += 1
-        if delivery.deliveries % _OFTEN == 0:
-            _log.warning("delivered often", deliveries=delivery.deliveries, routing_key=delivery.routing_key)
 
     def _count(self, parsed: Parsed, outcome: Outcome) -> None:
         counts = self._status.counts
@@ -317,6 +314,8 @@ class Pipeline:
             tag = self._ledger.settled()
             if tag is not None:
                 await self._source.acknowledge(tag)
+                self._often.acknowledged(tag)
+        self._often.end()
 
 
 def _line(event: ObjectEvent, blob_id: str, what: journal.JournalEvent) -> journal.Entry:

@@ -147,6 +147,7 @@ class Status:
         consuming: whether deliveries are being taken.
         blocked: why the broker takes nothing from anybody, None where it does.
         troubles: queue to reason, for each queue that does not take messages now.
+        alerts: what is alerted and not over, by the alert's key; in one line each.
         counts: outcomes and messages, by name.
         relist: bucket to number of changes that events could not name, so that only a listing can tell.
     """
@@ -154,5 +155,6 @@ class Status:
     consuming: bool = False
     blocked: str | None = None
     troubles: dict[str, str] = field(default_factory=dict)
+    alerts: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     relist: Counter[str] = field(default_factory=Counter)

@@ -14,7 +14,7 @@ Arguments: TypeAlias = Mapping[str, str | int]
 
 # A last resort only. The broker counts every return of a message, also those of an orderly stop, so that a low limit
 # takes good messages away after a few restarts.
-_DELIVERY_LIMIT = 200
+DELIVERY_LIMIT = 200
 
 # A stream forgets whole segments only, so that small ones let it keep to its limits; each is a file.
 _JOURNAL: Arguments = {
@@ -125,7 +125,7 @@ def topology(
     safely: Arguments = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
     ours: Arguments = {
         **quorum,
-        "x-delivery-limit": _DELIVERY_LIMIT,
+        "x-delivery-limit": DELIVERY_LIMIT,
         "x-dead-letter-exchange": names.dead,
         **safely,
     }

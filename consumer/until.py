@@ -57,3 +57,13 @@ async def in_time(run: Coroutine[object, object, None], stop: asyncio.Event, gra
         for one in (task, stopping):
             one.cancel()
         await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Waits for an event, and says whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

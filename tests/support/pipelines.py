@@ -26,6 +26,8 @@ PLAN = Plan(
     dialect="versitygw",
     rules=Rules(own_principals=frozenset({"svc-tape"})),
     movers={"b": {"one": "objects.one", "two": "objects.two"}, "c": {"one": "objects.one"}},
+    events="events",
+    alerts="alerts",
     dead="dead",
     journal="journal",
     batch_objects=10,
