@@ -16,6 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from blobmap.errors import ManifestError
 from blobmap.manifest import Manifest, parse_manifest, render_manifest
 from blobmap.state import change_state, read_state, state_key
+from consumer.flag_steps import Looked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,9 @@ class Flagged(_Part):
     """The flags of a scope, put together.
 
     Attributes:
-        first_seen: UTC; when the first unclaimed object was seen.
+        first_seen: UTC; when the first unclaimed object was seen that no look at the store has covered.
         last_seen: UTC; when the latest one was seen, as far as flags have told.
-        first_object: key of the first one.
+        first_object: key that the latest flag has named.
     """
 
     first_seen: AwareDatetime
@@ -52,10 +53,12 @@ class Raised(_Part):
 
     Attributes:
         raised: UTC; when it was confirmed.
+        key: of an object that nobody claimed then.
         resolved: UTC; when it was confirmed that it is over, None while it is not.
     """
 
     raised: AwareDatetime
+    key: str
     resolved: AwareDatetime | None = None
 
 
@@ -100,6 +103,7 @@ class Memory(_Part):
 
     Attributes:
         flagged: its flags, None where there was none.
+        looked: the last look that a flag has led to, None where there was none.
         alerts: what was raised, by kind.
         foreign: what lies there instead of a zarr store, None where that is not known or not so.
         backfilled: the last backfill that came to its end.
@@ -108,6 +112,7 @@ class Memory(_Part):
     """
 
     flagged: Flagged | None = None
+    looked: Looked | None = None
     alerts: dict[AlertKind, Raised] = {}
     foreign: str | None = None
     backfilled: Backfilled | None = None
