@@ -151,7 +151,7 @@ async def test_somebody_elses_database_is_refused(tmp_path: Path, statement: str
 async def test_another_version_of_the_file_is_refused(harness: Harness, tmp_path: Path) -> None:
     await harness.put(b"x")
     _execute(tmp_path / "queue.sqlite", "PRAGMA user_version=77")
-    with pytest.raises(UsageError, match="a file of version 77, this program reads version 2"):
+    with pytest.raises(UsageError, match="a file of version 77, this program reads version 3"):
         await EmbeddedQueue.open(tmp_path / "queue.sqlite", prefetch=1)
 
 
