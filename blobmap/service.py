@@ -41,6 +41,7 @@ class Outcome:
         warnings: one line each.
         problems: one line for each metadata document that could not be understood; the rest was decided without it.
         difference: against the previous manifest.
+        newest: UTC; when the last object was written of the arrays that get a rule now, None where there is none.
     """
 
     manifest: Manifest
@@ -50,6 +51,7 @@ class Outcome:
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
     difference: Difference
+    newest: datetime | None = None
 
 
 def partition_store(
@@ -181,6 +183,8 @@ def _outcome(survey: Survey, plan: Plan, held: Held | None, *, written: bool) ->
             generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
             generated_by=f"blobmap {_VERSION}",
         )
+    cut = {row.path for row in plan.decisions if row.verdict == "cut"}
+    written_at = [array.newest for array in survey.arrays if array.newest is not None and array.layout.path in cut]
     return Outcome(
         manifest=manifest,
         previous=held.manifest if held else None,
@@ -189,4 +193,5 @@ def _outcome(survey: Survey, plan: Plan, held: Held | None, *, written: bool) ->
         warnings=plan.warnings,
         problems=survey.problems,
         difference=plan.difference,
+        newest=max(written_at, default=None),
     )

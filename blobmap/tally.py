@@ -8,7 +8,7 @@ key.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from blobmap.policy import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from blobmap.arrays import ArrayLayout
 
@@ -24,6 +25,7 @@ _INDEX: Final = "(?:0|[1-9][0-9]*+)"
 _ENCODINGS: Final = tuple(ChunkKeyEncoding(name, separator) for name in ("default", "v2") for separator in ("/", "."))
 _path = itemgetter("path")
 _size = itemgetter("size")
+_last_modified = itemgetter("last_modified")
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Measured:
         strays: objects below the array that are neither its chunks nor metadata.
         sample: key of one of its objects below its path, where `encoding` cannot spell one.
         ends: on a rectilinear grid, per axis the mean bytes of one index in its first and in its last tenth.
+        newest: UTC; when the last of its objects was written, its metadata included, None where there is none.
     """
 
     layout: ArrayLayout
@@ -73,6 +76,7 @@ class Measured:
     strays: int = 0
     sample: str | None = None
     ends: tuple[tuple[float, float], ...] = ()
+    newest: datetime | None = field(default=None, compare=False)  # the same objects, copied, measure the same
 
 
 class Tally:
@@ -86,6 +90,7 @@ class Tally:
     Attributes:
         documents: names of the metadata documents directly in the array.
         inside: prefixes below the array that hold metadata documents, and so are nodes of their own.
+        newest: UTC; when the last object of all pages was written, None where they hold none.
     """
 
     def __init__(self, layout: ArrayLayout, prefix: str, *, apart_from: tuple[str, ...] = ()) -> None:
@@ -98,6 +103,7 @@ class Tally:
         self._axis_bytes: list[dict[int, int]] = [{} for _ in layout.shape] if layout.rectilinear else []
         self.documents: set[str] = set()
         self.inside: set[str] = set()
+        self.newest: datetime | None = None
         ndim = len(layout.shape)
         self._chunk = _pattern(layout.encoding, ndim) if layout.encoding else re.compile(r"[^\n]++")
         page = f"(?:{re.escape(prefix)}{self._chunk.pattern}\n)++"
@@ -111,12 +117,17 @@ class Tally:
 
     def add(self, page: Sequence[Mapping[str, object]]) -> None:
         """Count one page of a listing of the array's prefix."""
+        self._note(max(map(_last_modified, page), default=None))
         if self._page is not None and self._page.fullmatch("\n".join([*map(_path, page), ""])):
             self._own.objects += len(page)
             self._own.stored_bytes += sum(map(_size, page))
             return
         for entry in page:
             self._add_one(_path(entry), _size(entry))
+
+    def _note(self, newest: datetime | None) -> None:
+        if newest is not None and (self.newest is None or newest > self.newest):
+            self.newest = newest
 
     def _add_one(self, key: str, size: int) -> None:
         if self._apart_from and key.startswith(self._apart_from):
@@ -148,6 +159,9 @@ class Tally:
 
     def result(self) -> Measured:
         """Judge what was counted."""
+        return replace(self._judged(), newest=self.newest)
+
+    def _judged(self) -> Measured:
         layout, own = self._layout, self._own
         if layout.encoding is None or layout.obstacle is not None:
             return Measured(layout, own.objects, own.stored_bytes, None, layout.obstacle, sample=self._below(own.first))

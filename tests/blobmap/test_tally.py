@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PREFIX = "st.zarr/tas/"
+WRITTEN = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
 def page(keys: Iterable[str], size: int = 10) -> list[dict[str, object]]:
-    return [{"path": key, "size": size} for key in keys]
+    return [{"path": key, "size": size, "last_modified": WRITTEN} for key in keys]
 
 
 def count(raw: RawArray, keys: Iterable[str], *, prefix: str = PREFIX) -> Measured:
@@ -58,6 +60,17 @@ def test_pages_of_any_size_and_order_give_the_same(order: list[int], size: int) 
     for start in range(0, len(keys), size):
         tally.add(page(keys[start : start + size]))
     assert tally.result() == count(raw, sorted(keys))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=4))
+def test_the_newest_object_of_all_pages_is_known(pages: list[list[int]]) -> None:
+    raw = RawArray("tas", (10,), (1,))
+    tally = Tally(layout_of(raw), PREFIX)
+    for ages in pages:
+        tally.add([page([f"{PREFIX}c/{age}"])[0] | {"last_modified": WRITTEN - timedelta(days=age)} for age in ages])
+    youngest = min((age for ages in pages for age in ages), default=None)
+    assert tally.newest == (None if youngest is None else WRITTEN - timedelta(days=youngest))
+    assert tally.result().newest == tally.newest
 
 
 @pytest.mark.parametrize("name", ["00", "+1", "1_0", "٣", " 1", "1 ", "-1", "1e3", "", "c", "0/0/0/0", "0/0"])
@@ -129,7 +142,7 @@ def test_documents_further_in_are_nodes_and_not_chunks() -> None:
     assert tally.inside == {PREFIX + "v"}
     again = Tally(layout_of(raw), PREFIX, apart_from=(PREFIX + "v/",))
     again.add(page([PREFIX + "c/0/0/0", PREFIX + "v/0.0", PREFIX + "v/.zarray"]))
-    assert again.result() == Measured(layout_of(raw), 1, 10, layout_of(raw).encoding)
+    assert again.result() == Measured(layout_of(raw), 1, 10, layout_of(raw).encoding, newest=WRITTEN)
 
 
 def test_the_root_of_a_bucket_may_be_an_array() -> None:
@@ -148,7 +161,7 @@ def test_names_with_signs_of_patterns_are_taken_literally() -> None:
 def test_a_rectilinear_grid_is_weighed_at_both_ends_of_each_axis() -> None:
     raw = RawArray("tas", (210, 4), edges=[[[1, 10], [10, 20]], [4]], nbytes=lambda index: 10 if index[0] < 10 else 100)
     tally = Tally(layout_of(raw), PREFIX)
-    tally.add([{"path": PREFIX + key, "size": size} for key, size in raw.chunk_keys()])
+    tally.add([{"path": PREFIX + key, "size": size, "last_modified": WRITTEN} for key, size in raw.chunk_keys()])
     found = tally.result()
     assert found.ends == ((10.0, 100.0), (2100.0, 2100.0))
     assert Tally(layout_of(raw), PREFIX).result().ends == ((0.0, 0.0), (0.0, 0.0))
