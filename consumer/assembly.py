@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from blobmap.storage import StorageOptions
+from blobmap.storage import StorageOptions, open_storage
 from consumer.pipeline import Plan
 from consumer.route import Rules
 from consumer.topology import Names, Topology, topology
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from blobmap.storage import Storage
     from consumer.settings import Bucket, Settings
 
 # A manifest root that does not answer must not hold up a stop for longer than this.
@@ -76,6 +78,15 @@ def plan(settings: Settings) -> Plan:
 def manifest_roots(settings: Settings) -> Mapping[str, tuple[str, StorageOptions]]:
     """For each bucket where its manifests lie, and how that is reached."""
     return {bucket.name: (bucket.manifests, _storage_options(settings, bucket)) for bucket in settings.bucket}
+
+
+def data(settings: Settings) -> Mapping[str, Callable[[], Storage]]:
+    """For each bucket whose objects may be looked at what opens it; where they are not there yet, it can be later."""
+    return {
+        bucket.name: partial(open_storage, bucket.data, _storage_options(settings, bucket))
+        for bucket in settings.bucket
+        if bucket.data is not None
+    }
 
 
 def _movers(settings: Settings, bucket: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from consumer.bridge import bridging
 from consumer.broker import CLOSE_S
 from consumer.catalog import Catalog
 from consumer.embedded import EmbeddedQueue
+from consumer.finder import Finder
 from consumer.flags import FlagBook
 from consumer.ndjson import NdjsonSink
 from consumer.pipeline import Pipeline
@@ -67,6 +68,8 @@ class Daemon:
             give_up_s=self._patience_s(settings.manifests.give_up_s),
         )
         self._flags = FlagBook(settings.topology.flags, reflag_s=settings.flags.reflag_s)
+        self._finder = Finder(assembly.data(settings))
+        self.status.guessed = self._finder.guessed
 
     def reload(self) -> None:
         """Asks for the manifests to be compared; the old ones hold until the new ones are there."""
@@ -84,10 +87,13 @@ class Daemon:
         """
         settings = self._settings
         _log.info("starting", buckets=[bucket.name for bucket in settings.bucket], dialect=settings.source.dialect)
-        if settings.embedded is not None:
-            await self._run_embedded(settings.embedded, stop)
-        elif settings.amqp is not None:
-            await self._run_with_broker(settings.amqp, stop)
+        try:
+            if settings.embedded is not None:
+                await self._run_embedded(settings.embedded, stop)
+            elif settings.amqp is not None:
+                await self._run_with_broker(settings.amqp, stop)
+        finally:
+            self._finder.close()
         _log.info("stopped", **self.status.counts)
 
     # --- the two modes
@@ -161,6 +167,7 @@ class Daemon:
             journal=journal,
             manifests=self._catalog,
             flags=self._flags,
+            finder=self._finder,
             status=self.status,
         )
         try:

@@ -114,7 +114,7 @@ def _settings(directory: Path) -> Settings:
     return Settings(
         embedded=Embedded(path=directory / "consumer.sqlite"),
         source=Source(dialect="versitygw"),
-        bucket=(Bucket(name=_BUCKET, manifests=str(directory / "manifests")),),
+        bucket=(Bucket(name=_BUCKET, data=str(directory / "bucket"), manifests=str(directory / "manifests")),),
         http=Http(port=0),
     )
 

@@ -123,8 +123,7 @@ class Finder:
     def known(self, bucket: str, key: str) -> Found | None:
         """What an object belongs to, as far as memory tells; None: `find` has to look."""
         if bucket not in self._data:
-            self._say(bucket, "", "the configuration has no `data` for it")
-            return Found("unknown", store_by_name(key))
+            return self._guess(bucket, key)
         for prefix in above(key):
             seen = self._remembered((bucket, prefix))
             if seen is None:
@@ -196,7 +195,7 @@ class Finder:
 
     async def _search(self, bucket: str, key: str) -> Found:
         if bucket not in self._data:
-            return Found("unknown", store_by_name(key))
+            return self._guess(bucket, key)
         for prefix in above(key):
             seen = self._remembered((bucket, prefix)) or await self._look((bucket, prefix))
             if seen != "nothing":
@@ -272,6 +271,10 @@ class Finder:
             return None
         self._seen.move_to_end(place)
         return seen
+
+    def _guess(self, bucket: str, key: str) -> Found:
+        self._say(bucket, "", "the configuration has no `data` for it")
+        return Found("unknown", store_by_name(key))
 
     def _say(self, bucket: str, prefix: str, reason: str) -> None:
         """Makes known, once as long as it is so, that stores of a bucket are guessed."""

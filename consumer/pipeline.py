@@ -15,19 +15,21 @@ import structlog
 
 from consumer.batches import Batches
 from consumer.events import Dialect, ObjectEvent, Parsed, Refusal, parse_message
+from consumer.flagging import Flagging
 from consumer.journal import journal_message
 from consumer.ledger import Ledger
 from consumer.often import OFTEN, Often
 from consumer.outputs import Outputs
 from consumer.ports import LostError
 from consumer.records import Message, dead_letter, object_record, objects_message
-from consumer.route import Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
+from consumer.route import Document, Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
 from consumer.until import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from consumer import journal
+    from consumer.finder import Finder
     from consumer.ledger import Entry
     from consumer.ports import Delivery, Flags, Journal, Manifests, Sink, Source, Status
     from consumer.records import EventName
@@ -97,6 +99,7 @@ class Pipeline:
         journal: where it is written down what movers were told.
         manifests: what decides about keys.
         flags: what was flagged.
+        finder: finds the stores of unclaimed objects.
         status: where to say how it goes.
     """
 
@@ -110,6 +113,7 @@ class Pipeline:
         journal: Journal,
         manifests: Manifests,
         flags: Flags,
+        finder: Finder,
         status: Status,
     ) -> None:
         self._plan = plan
@@ -118,16 +122,17 @@ class Pipeline:
         self._others = others
         self._journal = journal
         self._manifests = manifests
-        self._flags = flags
         self._status = status
         self._outputs = Outputs(status, patience_s=plan.patience_s)
         self._ledger = Ledger()
-        self._waiting_for_flag: dict[str, list[Entry]] = {}
         self._progress = asyncio.Event()
         self._draining = False
         self._tasks = asyncio.TaskGroup()
         self._often = Often(plan.events, plan.alerts, sink=others, status=status, tasks=self._tasks)
         self._batches = Batches[_Told](most=plan.batch_objects, wait_s=plan.batch_s, send=self._tell, tasks=self._tasks)
+        self._flagging = Flagging(
+            finder, flags, publish=self._publish, release=self._release, tasks=self._tasks, status=status
+        )
         self._movers = {bucket: tuple(queues) for bucket, queues in plan.movers.items()}
         self._queues = {bucket: tuple(queues.values()) for bucket, queues in plan.movers.items()}
 
@@ -183,7 +188,9 @@ class Pipeline:
             elif isinstance(outcome, Withheld):
                 self._withhold(outcome, entry)
             elif isinstance(outcome, Unclaimed):
-                self._flag(outcome, entry)
+                self._flagging.unclaimed(outcome, entry)
+            elif isinstance(outcome, Document):
+                self._flagging.document(outcome, entry)
             elif outcome == _OF_MANIFESTS and isinstance(parsed, ObjectEvent):
                 self._manifests.noticed(parsed.bucket, parsed.key)
             elif isinstance(outcome, Refusal):
@@ -204,6 +211,8 @@ class Pipeline:
                 counts["ignored own-principal"] += 1
             case Ignore():
                 counts[f"ignored {outcome.reason}"] += 1
+            case Document():
+                counts["ignored metadata"] += 1
             case Relist():
                 counts[f"relist {outcome.reason}"] += 1
                 self._status.relist[outcome.event.bucket] += 1
@@ -259,26 +268,6 @@ class Pipeline:
             )
             self._release(told.entry for told in done)
 
-    # --- flags
-
-    def _flag(self, outcome: Unclaimed, entry: Entry) -> None:
-        subject = self._flags.note(outcome.event, outcome.scope)
-        if subject is None:
-            return
-        entry.open_outputs += 1
-        waiting = self._waiting_for_flag.get(subject)
-        if waiting is not None:
-            waiting.append(entry)
-            return
-        self._waiting_for_flag[subject] = [entry]
-        self._tasks.create_task(self._raise_flag(subject, self._flags.message(subject)))
-
-    async def _raise_flag(self, subject: str, message: Message) -> None:
-        await self._outputs.publish(self._others.publish, message)
-        self._status.counts["flags"] += 1
-        self._flags.confirmed(subject)
-        self._release(self._waiting_for_flag.pop(subject))
-
     # --- dead letters
 
     def _letter(self, refusal: Refusal, delivery: Delivery) -> Message:
@@ -296,10 +285,13 @@ class Pipeline:
 
     async def _set_aside(self, letters: Sequence[Message], entry: Entry) -> None:
         for letter in letters:
-            await self._outputs.publish(self._others.publish, letter)
+            await self._publish(letter)
         self._release([entry])
 
     # --- outputs and acknowledgements
+
+    async def _publish(self, message: Message) -> None:
+        await self._outputs.publish(self._others.publish, message)
 
     def _release(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from blobmap.resolve import Trie
-    from consumer.events import ObjectEvent
-    from consumer.records import Message
+    from consumer.records import FlagSubject, Message
 
 
 class LostError(UnavailableError):
@@ -125,17 +124,20 @@ class Announcer(Protocol):
 class Flags(Protocol):
     """Remembers which stores were flagged, and when."""
 
-    def note(self, event: ObjectEvent, scope: str | None) -> str | None:
-        """Takes down an unclaimed event.
+    def note(self, subject: FlagSubject, key: str) -> bool:
+        """Takes down an unclaimed object.
 
         Returns:
-            The subject whose flag must be confirmed before the event is done; None where one was, lately.
+            Whether a flag of its subject must be confirmed before the object is done; no where one was, lately.
         """
 
-    def message(self, subject: str) -> Message:
+    def stands(self, subject: FlagSubject) -> bool:
+        """Whether a flag was confirmed lately; nothing is taken down."""
+
+    def message(self, subject: FlagSubject) -> Message:
         """The flag of a subject just noted."""
 
-    def confirmed(self, subject: str) -> None:
+    def confirmed(self, subject: FlagSubject) -> None:
         """The flag is safe."""
 
 
@@ -150,6 +152,8 @@ class Status:
         alerts: what is alerted and not over, by the alert's key; in one line each.
         counts: outcomes and messages, by name.
         relist: bucket to number of changes that events could not name, so that only a listing can tell.
+        unmanaged: bucket and prefix of data that is no zarr store, to number of objects that came there.
+        guessed: bucket to reason, for each bucket that cannot be looked at, so that names have to tell its stores.
     """
 
     consuming: bool = False
@@ -158,3 +162,5 @@ class Status:
     alerts: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     relist: Counter[str] = field(default_factory=Counter)
+    unmanaged: Counter[str] = field(default_factory=Counter)
+    guessed: dict[str, str] = field(default_factory=dict)

@@ -45,6 +45,23 @@ class Message:
     key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FlagSubject:
+    """What a flag is about.
+
+    Attributes:
+        bucket: name of the bucket.
+        prefix: root of the store as far as it is known, relative to the bucket.
+        scope: what has to be partitioned, None where somebody has to look first.
+        reason: what is wrong.
+    """
+
+    bucket: str
+    prefix: str
+    scope: str | None
+    reason: FlagReason
+
+
 def record_id(
     *,
     bucket: str,
@@ -172,10 +189,10 @@ def flag_message(
     Args:
         queue: queue of the flags.
         bucket: name of the bucket.
-        scope: what has to be partitioned: the longest existing scope above it, else the root of the store where its
-            name tells it; None where that is unknown.
+        scope: what has to be partitioned: the longest existing scope above it, else the root of the store; None where
+            somebody has to look first, as there was no zarr document above the object, or no time to find it.
         reason: what is wrong.
-        prefix: root of the store, relative to the bucket.
+        prefix: root of the store as far as it is known, relative to the bucket.
         first_object: key of the first unclaimed object seen.
         first_seen: when that was.
         last_seen: when the latest one was seen.

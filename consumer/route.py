@@ -1,4 +1,4 @@
-"""What becomes of one parsed entry of a message: emit, withhold, relist, ignore, unclaimed or refuse, and why.
+"""What becomes of one parsed entry of a message: emit, withhold, relist, ignore, unclaimed, document or refuse.
 
 Pure: it asks the tries, which answer from memory, and decides. Nothing here knows of queues, batches or clocks.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from blobmap.chunk_keys import METADATA_NAMES
+from blobmap.chunk_keys import METADATA_NAMES, ChunkKeyEncoding
 from consumer.events import GatewayTest, ObjectEvent, Parsed, Refusal
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ IgnoreReason: TypeAlias = Literal[
     "manifest-bucket",  # our own manifests, or somebody's work on them
     "foreign-bucket",  # a bucket that is not configured
     "directory-marker",  # a trailing slash: an object without bytes of anybody
-    "metadata",  # never archivable, whatever a manifest says
+    "metadata",  # never archivable, whatever a manifest says; its removal makes no store
     "hot",
     "pinned",
     "own-principal",  # written by an account whose writes are not news, where no blob has it
@@ -35,6 +35,19 @@ RelistReason: TypeAlias = Literal[
     "odd-key",  # no listing shows such a key: the gateway may know the object by another one
 ]
 
+
+# Only a group has them.
+_OF_GROUPS = frozenset({".zgroup", ".zmetadata"})
+
+# Below an array, a chunk in every spelling; a rule reads as many indices as it wants, and an array has no more axes.
+_MOST_AXES = 64
+_SPELLINGS = (
+    ChunkKeyEncoding("default", "/"),
+    ChunkKeyEncoding("default", "."),
+    ChunkKeyEncoding("v2", "/"),
+    ChunkKeyEncoding("v2", "."),
+)
+_CHUNKS = tuple(spelling.encode((0,) * _MOST_AXES) for spelling in _SPELLINGS)
 
 _KEPT_ON_DISK: dict[Kind, IgnoreReason] = {"hot": "hot", "pinned": "pinned"}
 
@@ -104,7 +117,23 @@ class Unclaimed:
     scope: str | None
 
 
-Outcome: TypeAlias = Emit | Withheld | Relist | Ignore | Unclaimed | Refusal
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A zarr document was written: never archivable, yet it can make a store of objects that were none before.
+
+    Attributes:
+        event: what happened.
+        scope: the longest scope above it, None where there is none.
+        known: nothing has to be done about it: what it describes is claimed or kept on disk, or is a group of a scope
+            as far as its name tells, or the writer is an account whose writes are not news.
+    """
+
+    event: ObjectEvent
+    scope: str | None
+    known: bool
+
+
+Outcome: TypeAlias = Emit | Withheld | Relist | Ignore | Unclaimed | Document | Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +202,24 @@ def _by_key(event: ObjectEvent, trie: Trie, rules: Rules) -> Outcome:
     if marker:
         return Ignore("directory-marker")
     if segments[-1] in METADATA_NAMES:
-        return Ignore("metadata")
+        return _document(event, trie, rules) if event.kind == "created" else Ignore("metadata")
     return _by_claim(event, trie.lookup(event.key), rules)
+
+
+def _document(event: ObjectEvent, trie: Trie, rules: Rules) -> Document:
+    """Says whether a document that was written can be news."""
+    scope = trie.lookup(event.key).scope
+    if event.principal in rules.own_principals:
+        return Document(event, scope, known=True)
+    if scope is None:
+        return Document(event, None, known=False)
+    prefix, _, name = event.key.rpartition("/")
+    return Document(event, scope, known=prefix == scope or name in _OF_GROUPS or _is_claimed(prefix, trie))
+
+
+def _is_claimed(prefix: str, trie: Trie) -> bool:
+    """Whether chunks of an array at this prefix would lie under a rule, a hot pattern or a pin."""
+    return any(trie.lookup(f"{prefix}/{chunk}").kind != "unmanaged" for chunk in _CHUNKS)
 
 
 def _by_claim(event: ObjectEvent, answer: Resolution, rules: Rules) -> Outcome:

@@ -28,6 +28,7 @@ import uvloop
 from consumer.address import parse_address
 from consumer.broker import connect, open_session
 from consumer.declare import declare
+from consumer.finder import Finder
 from consumer.flags import FlagBook
 from consumer.pipeline import Pipeline, Plan
 from consumer.ports import Status
@@ -51,8 +52,6 @@ PLAN = Plan(
     dialect="versitygw",
     rules=Rules(),
     movers={"b": {"m": "blobmap.objects"}},
-    events=QUEUE,
-    alerts="blobmap.alerts",
     events=QUEUE,
     alerts="blobmap.alerts",
     dead="blobmap.dead",
@@ -105,6 +104,7 @@ async def ours(url: str, count: int, prefetch: int) -> float:
             journal=session.sink,
             manifests=AlwaysFresh({"b": trie(manifest("s.zarr"))}),
             flags=FlagBook("blobmap.flags", reflag_s=60),
+            finder=Finder({}),
             status=status,
         )
         began = time.perf_counter()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from consumer.embedded import EmbeddedQueue
+from consumer.finder import Finder
 from consumer.flags import FlagBook
 from consumer.pipeline import Pipeline, Plan
 from consumer.ports import Status
@@ -46,6 +47,7 @@ class Daemon:
         self.prefetch = 100
         self.status = Status()
         self.flags = FlagBook("flags", reflag_s=3600)
+        self.finder = Finder({})
         self.stop = asyncio.Event()
         self.objects: Sink | None = None
         self.others: Sink | None = None
@@ -68,6 +70,7 @@ class Daemon:
             journal=queue,
             manifests=AlwaysFresh(TRIES),
             flags=self.flags,
+            finder=self.finder,
             status=self.status,
         )
 
