@@ -146,6 +146,11 @@ class Trie:
         """Name the scopes that are held, in order."""
         return tuple(sorted(self._tables))
 
+    def manifest(self, scope: str) -> Manifest | None:
+        """Give what is held of one scope, without its provenance; None: nothing is held of it."""
+        table = self._tables.get(scope)
+        return table.manifest if table else None
+
     def add_all(self, manifests: Iterable[Manifest]) -> tuple[tuple[Manifest, Verdict], ...]:
         """Hold many manifests.
 

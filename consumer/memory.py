@@ -68,10 +68,12 @@ class Backfilled(_Part):
     Attributes:
         began: UTC; when its listing began. What was written later, events have told or flags will tell.
         document: the manifest under which it told, as a document.
+        around: epoch of every other scope that covered a part of what it listed; 0 where that changed meanwhile.
     """
 
     began: AwareDatetime
     document: dict[str, Any]
+    around: dict[str, int] = {}
 
     def manifest(self) -> Manifest:
         """Rules, pins and hot patterns under which everything was told.
@@ -88,14 +90,22 @@ class Backfilling(_Part):
     Attributes:
         run: names the chain of its tasks.
         epoch: of the manifest under which it tells.
-        after: the last key that is done, None at the beginning.
+        began: UTC; when its listing began.
         heartbeat: UTC; when it was last worked on.
+        after: where its present task begins: that key and all before it are done. None: at the beginning.
+        reached: the last key that this task has done, None where it has done none.
+        whole: everything is told, whatever was told before.
+        around: as in `Backfilled`, so far.
     """
 
     run: str
     epoch: Annotated[int, Field(ge=0)]
-    after: str | None
+    began: AwareDatetime
     heartbeat: AwareDatetime
+    after: str | None = None
+    reached: str | None = None
+    whole: bool = False
+    around: dict[str, int] = {}
 
 
 class Memory(_Part):
@@ -125,9 +135,9 @@ class Memory(_Part):
         return self.backfilled.document["epoch"] if self.backfilled is not None else 0
 
 
-def backfilled(manifest: Manifest, began: datetime) -> Backfilled:
+def backfilled(manifest: Manifest, began: datetime, around: dict[str, int]) -> Backfilled:
     """What is remembered of a backfill that is done."""
-    return Backfilled(began=began, document=orjson.loads(render_manifest(manifest)))
+    return Backfilled(began=began, document=orjson.loads(render_manifest(manifest)), around=around)
 
 
 def recall(storage: Storage, scope: str) -> tuple[Memory, ScopeState]:

@@ -45,6 +45,14 @@ def test_a_higher_epoch_replaces_everything() -> None:
     assert len(trie) == 3
 
 
+def test_what_is_held_of_a_scope_can_be_asked_for() -> None:
+    trie = Trie()
+    trie.add(replace(BASE, provenance={"x": {"objects": 3}}))
+    assert (trie.manifest("s"), trie.manifest("")) == (BASE, None)
+    trie.discard("s")
+    assert trie.manifest("s") is None
+
+
 def test_a_lower_epoch_is_ignored() -> None:
     trie = held()
     assert trie.replace(Manifest("s", 4)) == "older"
