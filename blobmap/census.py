@@ -154,29 +154,31 @@ class _Counting:
         keys = [*map(_path, page)]
         answers = self._trie.lookup_many(keys)
         documents = self._documents(keys)
-        if self._one_node is not None and not documents:
-            self._add_to(self._one_node, answers, page)
+        place = None if documents else self._one_node if self._one_node is not None else self._place_of_all(keys)
+        if place is not None:
+            self._add_to(place, zip(answers, map(_size, page), strict=True))
             return
         for key, answer, size in zip(keys, answers, map(_size, page), strict=True):
             place = self._place_of(key) if self._one_node is None else self._one_node
             self._count(place, answer, 1, size, "metadata" if key in documents else answer.kind)
 
-    def _add_to(self, place: str, answers: Iterable[Resolution], page: Sequence[Entry]) -> None:
+    def _add_to(self, place: str, answered: Iterable[tuple[Resolution, int]]) -> None:
         """Count keys of one place: keys of one blob mostly come together, and have the very same answer."""
-        answers = [*answers]
-        last = answers[0]
-        if answers[-1] is last and answers.count(last) == len(answers):
-            self._count(place, last, len(answers), sum(map(_size, page)), last.kind)
-            return
+        totals: dict[int, tuple[Resolution, Size]] = {}
+        last: Resolution | None = None
         objects = stored_bytes = 0
-        for answer, size in zip(answers, map(_size, page), strict=True):
+        for answer, size in answered:
             if answer is last:
                 objects += 1
                 stored_bytes += size
                 continue
-            self._count(place, last, objects, stored_bytes, last.kind)
+            if last is not None:
+                _total(totals, last).add(objects, stored_bytes)
             last, objects, stored_bytes = answer, 1, size
-        self._count(place, last, objects, stored_bytes, last.kind)
+        if last is not None:
+            _total(totals, last).add(objects, stored_bytes)
+        for answer, total in totals.values():
+            self._count(place, answer, total.objects, total.stored_bytes, answer.kind)
 
     def _count(self, place: str, answer: Resolution, objects: int, stored_bytes: int, fate: Fate) -> None:
         census = self.census
@@ -199,6 +201,15 @@ class _Counting:
             self._begin = "/"  # a place found before may be another now
         return found
 
+    def _place_of_all(self, keys: Sequence[str]) -> str | None:
+        """The place that a page without documents has in common.
+
+        Where keys are in order, what has another place than the first and the last of them is a node between the two,
+        and so are its documents.
+        """
+        first, last = self._place_of(keys[0]), self._place_of(keys[-1])
+        return first if first == last and keys == sorted(keys) else None
+
     def _place_of(self, key: str) -> str:
         stem = key.rstrip(_INDEX)
         if stem == self._stem and key.startswith(self._begin):
@@ -210,6 +221,14 @@ class _Counting:
             place = place.rpartition("/")[0]
         self._place, self._begin, self._stem = place, f"{place}/" if place else "", stem
         return place
+
+
+def _total(totals: dict[int, tuple[Resolution, Size]], answer: Resolution) -> Size:
+    """What was counted of one answer, by which object it is: its fields would be hashed each time."""
+    found = totals.get(id(answer))
+    if found is None:
+        found = totals[id(answer)] = (answer, Size())
+    return found[1]
 
 
 def _size_of(sizes: dict[_K, Sizes], key: _K, fate: Fate) -> Size:

@@ -66,6 +66,7 @@ class Storage:
     Attributes:
         name: what messages call it.
         is_remote: whether a server decides about conditional writes, and not this process or its kernel.
+        is_ordered: whether a listing comes in the order of its keys.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Storage:
         self._gaps = Gaps()
         self.name = name or _name_of(store)
         self.is_remote = not isinstance(store, LocalStore | MemoryStore)
+        self.is_ordered = not isinstance(store, LocalStore)
         exclude = tuple(segment for segment in exclude if segment)
         if isinstance(store, LocalStore):
             files = LocalFiles(str(store.prefix or "/"), exclude=exclude, gaps=self._gaps)
@@ -88,7 +90,7 @@ class Storage:
             self._reads = self._writes = _Objects(store, self.name, exclude, self._gaps)
 
     def pages(self, prefix: str = "", *, after: str | None = None) -> Iterator[Sequence[Entry]]:
-        """Every object below `prefix`, by whole segments, in pages; in key order within S3, in any order elsewhere.
+        """Every object below `prefix`, by whole segments, in pages; in any order where `is_ordered` is not set.
 
         Args:
             prefix: key of a prefix without a trailing slash; "" is the whole store.

@@ -102,7 +102,8 @@ class Sweep(Generic[_C]):
         self._begin = begin
         self._take = take
         self._on_progress = on_progress
-        self._threads = _REMOTE_THREADS if storage.is_remote else _THREADS
+        self._in_memory = storage.is_ordered and not storage.is_remote
+        self._threads = 1 if self._in_memory else _REMOTE_THREADS if storage.is_remote else _THREADS
         self._workers = Workers(self._threads)
         self._open = 0
         self._objects = 0
@@ -121,10 +122,11 @@ class Sweep(Generic[_C]):
     def _ask(self, parts: Sequence[Part]) -> None:
         self._open += len(parts)
         for part, pages in [(part, self._storage.pages(part.prefix, after=part.after)) for part in parts]:
-            if part == Part(part.prefix) and part.prefix in self._outer:
+            # In memory, one level takes as long as everything below it.
+            if part == Part(part.prefix) and part.prefix in self._outer and not self._in_memory:
                 self._workers.do(partial(self._divided, part), self._listed)
             else:
-                work = self._list_in_order if self._storage.is_remote else self._list_folder
+                work = self._list_in_order if self._storage.is_ordered else self._list_folder
                 self._workers.do(partial(work, part, pages), self._listed)
 
     def _listed(self, result: _Listed[_C]) -> None:

@@ -110,7 +110,7 @@ class Paged(Storage):
     def __init__(self, store: MemoryStore, *, page: int, ordered: bool) -> None:
         super().__init__(store)
         self._page = page
-        self.is_remote = ordered
+        self.is_remote = self.is_ordered = ordered
         self.listings = 0
 
     def pages(self, prefix: str = "", *, after: str | None = None) -> Iterator[Sequence[Entry]]:
