@@ -1,7 +1,8 @@
 """What the journal says: which object was told to whom, in few bytes, for there is a line for every object.
 
 Pure. An entry is an array, its columns are `COLUMNS`, and what many entries share stands once before them. The record
-id is left out, because it follows from the columns (`records.record_id`).
+id is left out, because it follows from the columns (`records.record_id`; of an entry that has neither tag nor version,
+but size and time, these name the state).
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ def record_id(
     version_id: str | None,
     scope: str,
     blob_id: str,
+    stat: str | None = None,
 ) -> str:
     """Names the state that a record tells of.
 
@@ -81,7 +82,8 @@ def record_id(
         [bucket, key, event, confirmed, KIND, VALUE, scope, blob_id]
 
     KIND and VALUE are `"etag"` and the unquoted entity tag; where there is none, `"version"` and the version; where
-    there is neither, `null` and `null`. Two different inputs give two different arrays. The first 32 hex digits serve.
+    there is neither, `"stat"` and what `stat_text` makes of size and modification time, which a listing of files has;
+    else `null` and `null`. Two different inputs give two different arrays. The first 32 hex digits serve.
 
     Returns:
         32 lower-case hex digits. Frozen: the same state has the same id in every release.
@@ -90,10 +92,25 @@ def record_id(
         state: tuple[str, str] | tuple[None, None] = ("etag", etag)
     elif version_id is not None:
         state = ("version", version_id)
+    elif stat is not None:
+        state = ("stat", stat)
     else:
         state = (None, None)
     text = orjson.dumps((bucket, key, event, confirmed, *state, scope, blob_id))
     return hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
+
+
+def stat_text(size: int, modified: datetime) -> str:
+    """Names the state of a file, where no tag of the gateway is known for it.
+
+    Args:
+        size: bytes.
+        modified: UTC; when it was written last.
+
+    Returns:
+        `SIZE/TIME`: both as in the record that tells of it, `size` and `event_time`. Frozen, as it is part of ids.
+    """
+    return f"{size}/{utc_text(modified)}"
 
 
 def object_record(
@@ -110,6 +127,7 @@ def object_record(
     version_id: str | None,
     event_time: datetime | None,
     source: Origin,
+    stat: str | None = None,
 ) -> bytes:
     """Writes one record of `blobmap.objects.v1`.
 
@@ -126,6 +144,7 @@ def object_record(
         version_id: version, None where unknown.
         event_time: UTC, None where unknown.
         source: who noticed.
+        stat: for the id, where neither tag nor version is known: what `stat_text` makes of the file.
 
     Returns:
         A JSON object as UTF-8.
@@ -141,6 +160,7 @@ def object_record(
                 version_id=version_id,
                 scope=scope,
                 blob_id=blob_id,
+                stat=stat,
             ),
             "bucket": bucket,
             "scope": scope,

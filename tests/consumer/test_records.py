@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.records import dead_letter, flag_message, object_record, objects_message, record_id
+from consumer.records import dead_letter, flag_message, object_record, objects_message, record_id, stat_text
 
 GOLDEN = Path(__file__).parents[1] / "golden/record-ids.ndjson"
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -57,6 +57,7 @@ states = st.fixed_dictionaries(
         "version_id": st.none() | names,
         "scope": names,
         "blob_id": names,
+        "stat": st.none() | st.builds(stat_text, st.integers(0), st.datetimes(timezones=st.just(UTC))),
     }
 )
 
@@ -69,6 +70,8 @@ def test_the_hash_input_is_as_documented(state: dict[str, Any]) -> None:
         kind, value = "etag", state["etag"]
     elif state["version_id"] is not None:
         kind, value = "version", state["version_id"]
+    elif state["stat"] is not None:
+        kind, value = "stat", state["stat"]
     fields = [state["bucket"], state["key"], state["event"], state["confirmed"], kind, value]
     text = json.dumps([*fields, state["scope"], state["blob_id"]], ensure_ascii=False, separators=(",", ":"))
     assert record_id(**state) == hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -92,6 +95,24 @@ def test_n10_every_part_of_the_state_is_in_the_id() -> None:
 
 def test_the_version_counts_only_where_there_is_no_etag() -> None:
     assert record_id(**(STATE | {"version_id": "v1"})) == record_id(**STATE)
+
+
+def test_size_and_time_count_only_where_there_is_neither_etag_nor_version() -> None:
+    bare = STATE | {"etag": None}
+    stat = stat_text(12, NOON)
+    assert record_id(**(STATE | {"stat": stat})) == record_id(**STATE)
+    assert record_id(**(bare | {"version_id": "v1", "stat": stat})) == record_id(**(bare | {"version_id": "v1"}))
+    ids = {record_id(**(bare | {"stat": one})) for one in (None, stat, stat_text(13, NOON))}
+    ids |= {record_id(**(bare | {"version_id": stat})), record_id(**(bare | {"etag": stat}))}
+    assert len(ids) == 5
+
+
+def test_a_mover_can_name_the_state_of_a_file_from_the_record() -> None:
+    modified = NOON.replace(microsecond=250)
+    told = json.loads(
+        object_record(**(RECORD | {"etag": None, "event_time": modified, "stat": stat_text(12, modified)}))
+    )
+    assert told["id"] == record_id(**(STATE | {"etag": None, "stat": f"{told['size']}/{told['event_time']}"}))
 
 
 def test_moving_a_letter_over_a_border_changes_the_id() -> None:
