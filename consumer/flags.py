@@ -23,7 +23,15 @@ _MOST_SUBJECTS = 10_000
 
 @dataclass(slots=True)
 class _Noted:
-    """What is known of one subject."""
+    """What is known of one subject.
+
+    Attributes:
+        first_object: key of the first object; where somebody has to look, of the first that no confirmed flag stood
+            for.
+        first_seen: UTC.
+        last_seen: UTC.
+        confirmed_s: when its flag was confirmed, None where it was not.
+    """
 
     first_object: str
     first_seen: datetime
@@ -66,7 +74,12 @@ class FlagBook:
             return True
         noted.last_seen = seen
         self._noted.move_to_end(subject)
-        return not self._stands(noted)
+        if self._stands(noted):
+            return False
+        if noted.confirmed_s is not None and subject.scope is None:
+            noted.first_object = key  # one that was looked at may be part of a store by now
+            noted.confirmed_s = None
+        return True
 
     def stands(self, subject: FlagSubject) -> bool:
         """Whether its flag was confirmed lately; see `ports.Flags`."""

@@ -5,7 +5,6 @@ import json
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +18,7 @@ from blobmap.storage import Storage, StorageOptions, open_storage
 from consumer import finder as finder_module
 from consumer.finder import Finder, Found, is_store_name, store_by_name
 from tests.support.backends import Backend, at_gateway, in_memory, local, small_server
+from tests.support.gated import GatedStorage
 from tests.support.powerless import powerless
 from tests.support.recording import RecordingStorage
 from tests.support.small_s3 import SmallS3, running_s3
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from blobmap.objects import Body
     from tests.services.gateway import Gateway
 
 GROUP_V2 = b'{"zarr_format":2}'
@@ -233,29 +232,11 @@ async def test_a_new_document_voids_what_was_foreign_below_it() -> None:
         assert await finder.find("b", "a/s/t/c/0") == Found("store", "a")
 
 
-class GatedStorage(RecordingStorage):
-    """Answers from the store as it is when it is asked, and hands the answer over when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__(MemoryStore())
-        self.held: dict[str, Event] = {}
-        self.asked: list[str] = []
-
-    def get(self, key: str, *, limit: int | None = None) -> Body:
-        try:
-            return super().get(key, limit=limit)
-        finally:
-            self.asked.append(key)
-            gate = self.held.get(key)
-            if gate is not None:
-                assert gate.wait(30)
-
-
 @pytest.mark.parametrize("held", ["a/s/.zgroup", "a/s/t/.zgroup"])
 async def test_a_document_that_comes_while_it_is_looked_for_is_seen(held: str) -> None:
     """At the prefix that is being asked, and at one that was asked before."""
     storage = GatedStorage()
-    gate = storage.held[held] = Event()
+    gate = storage.hold(held)
     with finding(storage) as finder:
         found = asyncio.ensure_future(finder.find("b", "a/s/t/x"))
         other = asyncio.ensure_future(finder.find("b", "z/s/t/x"))
@@ -276,7 +257,7 @@ async def test_a_document_that_comes_while_it_is_looked_for_is_seen(held: str) -
 
 async def test_who_stops_waiting_leaves_the_others_their_answer() -> None:
     storage = GatedStorage()
-    gate = storage.held[".zgroup"] = Event()
+    gate = storage.hold(".zgroup")
     put(storage, {"s/zarr.json": group_v3()})
     with finding(storage) as finder:
         with pytest.raises(TimeoutError):

@@ -95,6 +95,22 @@ def test_a_flag_is_repeated_while_objects_come(book: FlagBook, clock: Clock) -> 
     assert not book.note(NEW, "n.zarr/d")
 
 
+def test_where_somebody_has_to_look_each_flag_names_an_object_of_its_own(book: FlagBook, clock: Clock) -> None:
+    """The first one may have become part of a store since; what else lies there would never be looked at."""
+    subject = FlagSubject("b", "project", None, "new-store")
+    book.note(subject, "project/first")
+    book.note(subject, "project/second")
+    assert body(book, subject)["first_object"] == "project/first"
+    book.confirmed(subject)
+    book.note(subject, "project/third")
+    clock.passed_s = 60
+    assert book.note(subject, "project/fourth")
+    assert book.note(subject, "project/fifth")
+    told = body(book, subject)
+    assert told["first_object"] == "project/fourth"
+    assert (told["first_seen"], told["last_seen"]) == ("2026-11-30T12:00:00Z", "2026-11-30T12:01:00Z")
+
+
 @pytest.mark.parametrize("other", [{"bucket": "c"}, {"prefix": "m"}, {"scope": None}, {"reason": "unclaimed-array"}])
 def test_what_is_about_something_else_is_flagged_too(book: FlagBook, other: dict[str, Any]) -> None:
     """Also where only more is known of the same prefix: somebody has to do something else about it."""
