@@ -251,19 +251,21 @@ class _Reporting:
         for array in structure.arrays:
             place = join(structure.scope, array.path)
             stored = self._stored(place)
-            # Objects of a folder called 0 can be taken for chunks of the group around it, so nothing is said of them.
-            if not (numbered and canonical_index(array.name) is not None):
+            # Objects of a folder called 0 can be taken for chunks of the group around it: then nobody can say how many
+            # an array of that name has.
+            is_counted = not (numbered and canonical_index(array.name) is not None)
+            if is_counted:
                 for row in (self.report.total, self._row(place.partition("/")[0])):
                     row.array_objects += stored.objects
                     row.grid_objects += array.grid_objects
-            self._note(structure.scope, array, standings[array.path], stored)
+            self._note(structure.scope, array, standings[array.path], stored, is_counted=is_counted)
         self.report.problems += structure.problems
 
-    def _note(self, scope: str, array: ArrayLayout, standing: Standing, stored: Size) -> None:
+    def _note(self, scope: str, array: ArrayLayout, standing: Standing, stored: Size, *, is_counted: bool) -> None:
         place = join(scope, array.path)
         sizes = self._sizes.get(place, {})
         note = ArrayNote(scope, array.path, standing.role, stored.objects, array.grid_objects, stored.stored_bytes)
-        if 0 < stored.objects < array.grid_objects:
+        if is_counted and 0 < stored.objects < array.grid_objects:
             self.report.incomplete.append(note)
         if "unmanaged" in sizes:
             self._unclaimed[scope].arrays.append(array.path)

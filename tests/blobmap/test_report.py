@@ -168,6 +168,17 @@ def test_arrays_called_by_numbers_are_not_called_empty() -> None:
     assert report.total.grid_objects == 0
 
 
+@pytest.mark.parametrize("prefix", ["", "img.zarr", "img.zarr/0"])
+def test_arrays_called_by_numbers_are_not_called_incomplete(prefix: str) -> None:
+    """Of more than a page: until its document is met, `0/7/3` may be a chunk of an array that is called `img.zarr`."""
+    store, manifests = MemoryStore(), ManifestStore(MemoryStore())
+    write_store(store, "img.zarr", [RawArray("0", (50, 50), (1, 1), ["y", "x"], keys="v2")])
+    report = report_of(store, manifests, prefix)
+    assert report.incomplete == []
+    assert report.total.array_objects == report.total.grid_objects
+    assert report.total.unmanaged == Size(2500, 10_000)
+
+
 def test_directory_markers_and_odd_keys(backend: Backend) -> None:
     backend.fill("a/x", "a/y/z")
     storage = backend.open()
