@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
 
     from blobmap.gaps import Gaps
+    from blobmap.splits import Share
 
 OWN = ".blobmap"  # directory below a root for what is ours
 LOCK = "lock"
@@ -46,16 +47,21 @@ class LocalFiles:
         root: the directory; links in this path itself are resolved once, here.
         exclude: names that are left out with all that is below them.
         gaps: told the key of everything that could not be listed, and every name that is no text.
+
+    Attributes:
+        root: the directory, its path without links.
+        exclude: as given.
+        gaps: as given.
     """
 
     def __init__(self, root: str, *, exclude: Collection[str], gaps: Gaps) -> None:
         self.root = os.path.realpath(root)
         self._below = self.root.rstrip("/") + "/"
-        self._exclude = frozenset(exclude)
-        self._gaps = gaps
+        self.exclude = frozenset(exclude)
+        self.gaps = gaps
 
-    def pages(self, prefix: str, after: str | None) -> Iterator[list[Entry]]:
-        """Every file below `prefix` (greater than `after`), in the order of the file system.
+    def pages(self, prefix: str, after: str | None, share: Share | None = None) -> Iterator[list[Entry]]:
+        """Every file below `prefix` (greater than `after`, of a share of them), in the order of the file system.
 
         One open directory a level is all that is held, however many files there are.
 
@@ -64,12 +70,12 @@ class LocalFiles:
             UnavailableError: the root cannot be read.
         """
         page: list[Entry] = []
-        levels = self._opened(prefix, None, after)
+        levels = self._opened(prefix, None, after, share)
         try:
             while levels:
                 for found in levels[-1].found:
                     if isinstance(found, str):
-                        levels += self._opened(found, levels[-1].descriptor, after)
+                        levels += self._opened(found, levels[-1].descriptor, after, share)
                         break
                     page.append(found)
                     if len(page) == _PAGE:
@@ -139,7 +145,9 @@ class LocalFiles:
             raise MissingError(f"{key!r} leads out of {self.root} through a link: links are not followed out of it")
         return Path(path)
 
-    def _opened(self, prefix: str, above: int | None, after: str | None) -> list[_Opened]:
+    def _opened(
+        self, prefix: str, above: int | None, after: str | None, share: Share | None = None
+    ) -> list[_Opened]:
         """The directory of a prefix, opened from the one above it; none where it is gone or cannot be read."""
         try:
             if above is not None:
@@ -153,19 +161,23 @@ class LocalFiles:
             if not prefix:
                 raise fault(error, Path(self.root)) from error
             if error.errno not in _ABSENT:
-                self._gaps.note_unreadable(prefix)
+                self.gaps.note_unreadable(prefix)
             return []
-        return [_Opened(descriptor, self._read(prefix, descriptor, after))]
+        return [_Opened(descriptor, self._read(prefix, descriptor, after, share))]
 
-    def _read(self, prefix: str, descriptor: int, after: str | None) -> Generator[Entry | str]:
+    def _read(
+        self, prefix: str, descriptor: int, after: str | None, share: Share | None
+    ) -> Generator[Entry | str]:
         """What a directory holds: files as entries, directories as their keys. Closes the descriptor at its end."""
         base = f"{prefix}/" if prefix else ""
-        hidden = self._exclude if prefix != OWN else self._exclude | {LOCK, INCOMING}
+        hidden = self.exclude if prefix != OWN else self.exclude | {LOCK, INCOMING}
         try:
             with os.scandir(descriptor) as items:
                 for item in items:
                     name = item.name
                     if name in hidden or (not name.isascii() and not self._is_text(base, name)):
+                        continue
+                    if share is not None and not share.takes(prefix, name):
                         continue
                     key = base + name
                     try:
@@ -176,7 +188,7 @@ class LocalFiles:
                         found = self._stat(key, item) if after is None or key > after else None
                     except OSError as error:
                         if error.errno not in _ABSENT:
-                            self._gaps.note_unreadable(key)
+                            self.gaps.note_unreadable(key)
                         continue
                     if found is not None:
                         yield {
@@ -187,7 +199,7 @@ class LocalFiles:
                             "version": None,
                         }
         except OSError:
-            self._gaps.note_unreadable(prefix)
+            self.gaps.note_unreadable(prefix)
         finally:
             os.close(descriptor)
 
@@ -203,7 +215,7 @@ class LocalFiles:
                 found = Path(real).stat()
                 if stat.S_ISREG(found.st_mode):
                     return found
-        self._gaps.note_unreadable(key)
+        self.gaps.note_unreadable(key)
         return None
 
     def _is_text(self, base: str, name: str) -> bool:
@@ -211,8 +223,8 @@ class LocalFiles:
         try:
             name.encode()
         except UnicodeEncodeError:
-            self._gaps.note_odd(base + name)
-            self._gaps.note_unreadable(base + name)
+            self.gaps.note_odd(base + name)
+            self.gaps.note_unreadable(base + name)
             return False
         return True
 

@@ -1,7 +1,8 @@
-"""Splitting the listing of one large array, so that several requests can be under way at once.
+"""Splitting the listing of one large array, so that several parts of it can be under way at once.
 
 A listing in key order can begin behind any key. Indices sort as text there, so the first digit of an index that varies
-splits the keys of an array into ten parts of about the same size, whatever the grid.
+splits the keys of an array into ten parts of about the same size, whatever the grid. A directory has no order and can
+be begun nowhere but at its start: there the names in one directory are shared out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +46,55 @@ class Split:
         if last is None or _path(page[-1]) <= last:
             return page
         return [entry for entry in page if _path(entry) <= last]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a directory tree: some of the names in one directory, with all that lies below them.
+
+    What lies neither in that directory nor below it belongs to the share with number 0.
+
+    Attributes:
+        divided: key of the directory whose names are shared out.
+        number: of the share, from 0.
+        of: how many shares there are.
+    """
+
+    divided: str
+    number: int = 0
+    of: int = 1
+
+    def takes(self, directory: str, name: str) -> bool:
+        """Whether a name has to be looked at, in a directory that had to be.
+
+        Args:
+            directory: key of the directory.
+            name: of a file or a deeper directory in it; one on the way to what is divided is taken by every share.
+        """
+        if directory == self.divided:
+            # Any function of the name will do that two processes agree about.
+            return crc32(name.encode("utf-8", "surrogateescape")) % self.of == self.number
+        if not self.divided or directory.startswith(self.divided + "/"):
+            return True
+        key = f"{directory}/{name}" if directory else name
+        return self.number == 0 or self.divided == key or self.divided.startswith(key + "/")
+
+
+def share_out(layout: ArrayLayout, prefix: str, shares: int) -> tuple[Share, ...]:
+    """Share out the directory tree of an array where an index varies for the first time.
+
+    Args:
+        layout: of the array, with an encoding.
+        prefix: what its keys begin with: its key and a slash, or nothing.
+        shares: how many to make.
+
+    Returns:
+        Shares that together hold every file below the prefix once, whatever it is.
+    """
+    varying = next((axis for axis, count in enumerate(layout.grid) if count > 1), 0)
+    first = layout.encoding.encode((0,) * (varying + 1)) if layout.encoding else ""
+    divided = (prefix + first).rpartition("/")[0]
+    return tuple(Share(divided, number, shares) for number in range(shares))
 
 
 def split_listing(layout: ArrayLayout, prefix: str) -> tuple[Split, ...]:

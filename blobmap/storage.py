@@ -67,6 +67,7 @@ class Storage:
         name: what messages call it.
         is_remote: whether a server decides about conditional writes, and not this process or its kernel.
         is_ordered: whether a listing comes in the order of its keys.
+        files: what walks the directory, None where the store is none.
     """
 
     def __init__(
@@ -82,10 +83,11 @@ class Storage:
         self.is_remote = not isinstance(store, LocalStore | MemoryStore)
         self.is_ordered = not isinstance(store, LocalStore)
         exclude = tuple(segment for segment in exclude if segment)
+        self.files: LocalFiles | None = None
         if isinstance(store, LocalStore):
-            files = LocalFiles(str(store.prefix or "/"), exclude=exclude, gaps=self._gaps)
-            self._reads: LocalFiles | _Objects = files
-            self._writes: LocalWrites | _Objects = LocalWrites(files, wait_s=timeout_s)
+            self.files = LocalFiles(str(store.prefix or "/"), exclude=exclude, gaps=self._gaps)
+            self._reads: LocalFiles | _Objects = self.files
+            self._writes: LocalWrites | _Objects = LocalWrites(self.files, wait_s=timeout_s)
         else:
             self._reads = self._writes = _Objects(store, self.name, exclude, self._gaps)
 
@@ -164,6 +166,13 @@ class Storage:
     def gaps(self, prefix: str = "") -> tuple[str, ...]:
         """The unreadable prefixes that lie above, at or below `prefix`: with any, it was not listed whole."""
         return self._gaps.touching(prefix)
+
+    def note(self, unreadable: Collection[str], odd_keys: Collection[str]) -> None:
+        """Remember what somebody else could not list of this store."""
+        for prefix in unreadable:
+            self._gaps.note_unreadable(prefix)
+        for key in odd_keys:
+            self._gaps.note_odd(key)
 
     def forget(self, prefix: str = "") -> None:
         """Drop the gaps and odd keys that earlier listings met at or below `prefix`; one above it stays.

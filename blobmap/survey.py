@@ -11,10 +11,12 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from blobmap.counters import SHARES, Counters
+from blobmap.counting import Order
 from blobmap.errors import DocumentError, ListingError, MissingError
 from blobmap.nodes import join, read_node, settle_node
 from blobmap.policy import format_size
-from blobmap.splits import Split, split_listing
+from blobmap.splits import Split, share_out, split_listing
 from blobmap.tally import Measured, Tally
 from blobmap.walk import Walk
 from blobmap.workers import Workers
@@ -111,7 +113,7 @@ class _Count:
     """The count of one array while its parts are listed."""
 
     tally: Tally
-    parts: int
+    parts: int = 0
     lock: Lock = field(default_factory=Lock)
 
 
@@ -128,10 +130,14 @@ class _Surveying:
         self._on_progress = on_progress
         self._progress = Progress()
         self._reporting = Lock()
+        self._counters = Counters()
 
     def run(self, root: Node) -> None:
-        self._walk.start(root)
-        self._workers.collect()
+        try:
+            self._walk.start(root)
+            self._workers.collect()
+        finally:
+            self._counters.end()
 
     def result(self) -> Survey:
         walk = self._walk
@@ -155,21 +161,37 @@ class _Surveying:
     def _count(
         self, layout: ArrayLayout, apart_from: tuple[str, ...], then: Callable[[ArrayLayout, Tally], None]
     ) -> None:
-        """Have one array listed flat, a large one in several parts at once where the listing is in key order."""
+        """Have one array listed flat, a large one in several parts at once."""
         key = join(self._scope, layout.path)
         prefix = key + "/" if key else ""
-        large = self._storage.is_remote and layout.grid_objects > _LARGE
-        parts = split_listing(layout, prefix) if large else (Split(),)
-        count = _Count(Tally(layout, prefix, apart_from=apart_from), len(parts))
+        large = layout.grid_objects > _LARGE
+        tally = partial(Tally, layout, prefix, apart_from=apart_from)
+        count = _Count(tally())
+        work: list[Callable[[], None]]
+        if large and self._storage.files is not None and self._counters.useful:
+            self._storage.forget(key)
+            root, exclude = self._storage.files.root, self._storage.files.exclude
+            orders = [Order(root, exclude, key, share, tally()) for share in share_out(layout, prefix, SHARES)]
+            work = [partial(self._have_counted, count, order) for order in orders]
+        else:
+            parts = split_listing(layout, prefix) if large and self._storage.is_remote else (Split(),)
+            # Every listing is asked for before any is read: asking for one forgets what the others could not read.
+            work = [partial(self._list, count, part, self._storage.pages(key, after=part.after)) for part in parts]
+        count.parts = len(work)
 
         def finished(_: None) -> None:
             count.parts -= 1
             if count.parts == 0:
                 then(layout, count.tally)
 
-        # Every listing is asked for before any is read: asking for one forgets what the others could not read.
-        for part, pages in [(part, self._storage.pages(key, after=part.after)) for part in parts]:
-            self._workers.do(partial(self._list, count, part, pages), finished)
+        for part in work:
+            self._workers.do(part, finished)
+
+    def _have_counted(self, count: _Count, order: Order) -> None:
+        counted = self._counters.count(order, self._workers.stopping, lambda objects: self._report(objects=objects))
+        with count.lock:
+            count.tally.merge(counted.tally)
+            self._storage.note(counted.unreadable, counted.odd_keys)
 
     def _list(self, count: _Count, part: Split, pages: Iterator[Sequence[Entry]]) -> None:
         for page in pages:

@@ -125,6 +125,19 @@ class Tally:
         for entry in page:
             self._add_one(_path(entry), _size(entry))
 
+    def merge(self, other: Tally) -> None:
+        """Take in what was counted elsewhere of the same array, apart from the same prefixes."""
+        self._own.merge(other._own)
+        for encoding, count in other._others.items():
+            self._others.setdefault(encoding, Count()).merge(count)
+        self._strays.merge(other._strays)
+        for sums, more in zip(self._axis_bytes, other._axis_bytes, strict=True):
+            for index, size in more.items():
+                sums[index] = sums.get(index, 0) + size
+        self.documents |= other.documents
+        self.inside |= other.inside
+        self._note(other.newest)
+
     def _note(self, newest: datetime | None) -> None:
         if newest is not None and (self.newest is None or newest > self.newest):
             self.newest = newest

@@ -2,7 +2,8 @@
 
     python -m tests.bench partition [--objects N ...] [--backend memory|local|gateway ...] [--rounds N]
 
-One JSON line for each store: medians over the rounds. `peak_mib` is what the process needed above what it held before.
+One JSON line for each store: medians over the rounds. `peak_mib` is what the process needed above what it held before,
+`child_mib` all that the largest process needed that it started meanwhile.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def compare(backend: str, objects: int, rounds: int) -> dict[str, object]:
             for side, what in STEPS:
                 taken[side, what].append(sides[side].ask(what))
     listing, cut, published = (
-        {name: statistics.median(one[name] for one in taken[step]) for name in ("seconds", "peak_mib")}
+        {name: statistics.median(one[name] for one in taken[step]) for name in ("seconds", "peak_mib", "child_mib")}
         for step in STEPS
     )
     return {
@@ -63,6 +64,7 @@ def compare(backend: str, objects: int, rounds: int) -> dict[str, object]:
         "reference_over_ours": round(published["seconds"] / cut["seconds"], 2),
         "ours_over_listing": round(cut["seconds"] / listing["seconds"], 2),
         "ours_peak_mib": round(cut["peak_mib"], 1),
+        "ours_child_mib": round(cut["child_mib"], 1),
         "reference_peak_mib": round(published["peak_mib"], 1),
         "listing_peak_mib": round(listing["peak_mib"], 1),
     }

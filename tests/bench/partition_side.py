@@ -1,12 +1,14 @@
 """One side of the partition benchmark: a process that lists and partitions one store whenever it is told to.
 
 Runs under any interpreter that has a blobmap and obstore, so nothing of this checkout is imported. A line on stdin
-names what to do (`list` or `partition`), a line on stdout answers with seconds and the memory that it took at its peak.
+names what to do (`list` or `partition`), a line on stdout answers with seconds and the memory that it took at its peak,
+and with the peak of the largest process that it had started and ended until then.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -82,7 +84,9 @@ def _measure(work: Callable[[], object]) -> dict[str, float]:
     begun = time.perf_counter()
     work()
     seconds = time.perf_counter() - begun
-    return {"seconds": seconds, "peak_mib": max(_status("VmHWM") - before, 0) / 1024}
+    peak = max(_status("VmHWM") - before, 0)
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return {"seconds": seconds, "peak_mib": peak / 1024, "child_mib": child / 1024}
 
 
 def _status(field: str) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blobmap.splits import Split, split_listing
+from blobmap.splits import Split, share_out, split_listing
 from tests.support.measured import layout_of
 from tests.support.stores import RawArray, chunk_keys
 
@@ -52,3 +52,32 @@ def test_where_no_index_varies_there_is_one_part() -> None:
     assert split_listing(layout_of(RawArray("a", (3, 3), (3, 3))), "st/a/") == (Split(),)
     fanout = RawArray("a", (99, 3), (1, 3), members={"chunk_key_encoding": {"name": "fanout"}})
     assert split_listing(layout_of(fanout), "st/a/") == (Split(),)
+
+
+def takers(raw: RawArray, prefix: str, key: str, shares: int) -> list[int]:
+    """The shares whose walk, from the array's directory down, comes to a file."""
+    segments = key.removeprefix(prefix).split("/")
+    above = [(prefix + "/".join(segments[:depth])).removesuffix("/") for depth in range(len(segments))]
+    return [
+        share.number
+        for share in share_out(layout_of(raw), prefix, shares)
+        if all(share.takes(directory, name) for directory, name in zip(above, segments, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("raw", ARRAYS)
+def test_every_share_has_its_part_of_the_files(raw: RawArray) -> None:
+    taken = [takers(raw, "st/a/", key, 3) for key in chunk_keys("st", raw)]
+    assert all(len(shares) == 1 for shares in taken)
+    for number in range(3):
+        assert taken.count([number]) > len(taken) / 4
+
+
+@given(
+    st.lists(st.sampled_from(["c", "0", "1", "17", "c.0", "zarr.json", "é"]), min_size=1, max_size=5).map("/".join),
+    st.sampled_from([*ARRAYS, RawArray("a", (), ()), RawArray("a", (1, 1), (1, 1))]),
+    st.sampled_from(["", "a/", "st/a/"]),
+    st.integers(1, 4),
+)
+def test_any_file_is_in_one_share(tail: str, raw: RawArray, prefix: str, shares: int) -> None:
+    assert len(takers(raw, prefix, prefix + tail, shares)) == 1
