@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import structlog
 
 from blobmap.arrays import GroupLayout
-from blobmap.errors import RefusedError, UsageError
-from blobmap.nodes import read_node
+from blobmap.errors import MissingError, RefusedError, UnreadableError, UsageError
+from blobmap.nodes import join, read_node
 from blobmap.store_keys import is_addressable
 from consumer.foreign_data import above, identify
 
@@ -39,6 +39,11 @@ _STORE_NAME = re.compile(r".*\.zarr[0-9]*", re.IGNORECASE)
 _MOST_PREFIXES = 20_000
 
 _AT_ONCE = 8
+
+_NODE_NAMES = ("zarr.json", ".zgroup", ".zarray")
+
+# A longer one is there, and that is enough: consolidated metadata can be as long as it likes.
+_LONG_BYTES = 2**20
 
 # Somebody may have mended it.
 _REFUSED_S = 60.0
@@ -250,8 +255,17 @@ class Finder:
         return await asyncio.get_running_loop().run_in_executor(self._threads, do)
 
     def _has_document(self, bucket: str, prefix: str) -> bool:
-        node = read_node(self._storage(bucket), prefix, "")
-        return node.layout is not None or node.problem is not None
+        """Whether anything says that a node is here, be it broken: what it says is for others to read."""
+        storage = self._storage(bucket)
+        for name in _NODE_NAMES:
+            try:
+                storage.get(join(prefix, name), limit=_LONG_BYTES)
+            except MissingError:
+                continue
+            except UnreadableError:
+                pass  # too long to be read for this
+            return True
+        return False
 
     def _storage(self, bucket: str) -> Storage:
         storage = self._opened.get(bucket)

@@ -93,6 +93,14 @@ async def test_the_outermost_group_or_array_is_the_store(backend: Backend) -> No
         assert await finder.find("b", "a/not/loose") == Found("foreign", "a", "other objects")
 
 
+async def test_a_document_need_not_be_read_to_be_there(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finder_module, "_LONG_BYTES", 10)
+    storage = backend.open()
+    put(storage, {"s/zarr.json": b"x" * 11})
+    with finding(storage) as finder:
+        assert await finder.find("b", "s/t/c/0") == Found("store", "s")
+
+
 async def test_a_store_may_be_the_whole_bucket(backend: Backend) -> None:
     storage = backend.open()
     put(storage, store_objects("", [RawArray("t", (4,), (1,))]))
@@ -232,7 +240,7 @@ async def test_a_new_document_voids_what_was_foreign_below_it() -> None:
         assert await finder.find("b", "a/s/t/c/0") == Found("store", "a")
 
 
-@pytest.mark.parametrize("held", ["a/s/.zgroup", "a/s/t/.zgroup"])
+@pytest.mark.parametrize("held", ["a/s/.zarray", "a/s/t/.zarray"])
 async def test_a_document_that_comes_while_it_is_looked_for_is_seen(held: str) -> None:
     """At the prefix that is being asked, and at one that was asked before."""
     storage = GatedStorage()
@@ -252,12 +260,12 @@ async def test_a_document_that_comes_while_it_is_looked_for_is_seen(held: str) -
         assert await found == Found("store", "a/s")
         assert await other == Found("foreign", "z", "other objects")
         assert finder.known("b", "a/s/t/x") == Found("store", "a/s")
-        assert storage.asked.count("z/s/t/.zgroup") == 1
+        assert storage.asked.count("z/s/t/.zarray") == 1
 
 
 async def test_who_stops_waiting_leaves_the_others_their_answer() -> None:
     storage = GatedStorage()
-    gate = storage.hold(".zgroup")
+    gate = storage.hold(".zarray")
     put(storage, {"s/zarr.json": group_v3()})
     with finding(storage) as finder:
         with pytest.raises(TimeoutError):
@@ -267,7 +275,7 @@ async def test_who_stops_waiting_leaves_the_others_their_answer() -> None:
         await asyncio.sleep(0)
         gate.set()
         assert await other == Found("store", "s")
-        assert storage.asked.count(".zgroup") == 1
+        assert storage.asked.count(".zarray") == 1
 
 
 SEGMENT = st.sampled_from(["a", "b.zarr", "c"])
