@@ -367,8 +367,11 @@ def _list(field: str, value: object) -> tuple[Any, ...]:
 
 
 def _read_all(field: str, values: object, read: Callable[[object], _T]) -> tuple[_T, ...]:
+    if not isinstance(values, list):
+        refuse(field, values, "a list")
     result = []
-    for number, value in enumerate(_list(field, values)):
+    for number, value in enumerate(values):
         with within(f"{field}[{number}]"):
             result.append(read(value))
+        values[number] = None  # all of them freed at once would stop every thread of the interpreter
     return tuple(result)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _READERS = 16
 _AHEAD = 48  # manifests that are asked for before the first of them is handed out
 
+# Readers wait for the store side by side, and parse one after the other: they would have to share the interpreter, and
+# whoever else needs it (an event loop) would wait for its turn behind each of them.
+_PARSING = threading.Lock()
+
 _Outcome: TypeAlias = Manifest | UnreadableError
 
 
@@ -102,7 +106,9 @@ class ManifestStore:
         """
         key = manifest_key(scope)
         body = self.storage.get(key, limit=MAX_BYTES)
-        return Held(parse_manifest(body.data, source=f"{self.storage.name}: {key!r}", scope=scope), body.etag)
+        with _PARSING:
+            manifest = parse_manifest(body.data, source=f"{self.storage.name}: {key!r}", scope=scope)
+        return Held(manifest, body.etag)
 
     def write(self, manifest: Manifest, *, etag: str | None) -> str | None:
         """Write a manifest over the one that was read, or a first one; returns the new etag.

@@ -181,12 +181,15 @@ class Trie:
                 self._tables[manifest.scope] = table
                 self._place(manifest.scope).table = table
                 self._run = Run(self._tails, _UNMANAGED)
-            return verdict
+            pieces = _pieces(held) if held and verdict in ("taken", "merged") else []
+            del held
+        _free(pieces)
+        return verdict
 
     def discard(self, scope: str) -> None:
         """Forget what is held of one scope, if anything is; a later manifest of it may have any epoch."""
         with self._writing:
-            if self._tables.pop(scope, None) is None:
+            if (held := self._tables.pop(scope, None)) is None:
                 return
             way = [self._root]
             segments = scope.split("/") if scope else []
@@ -197,6 +200,9 @@ class Trie:
                 if place.table is None and not place.below:
                     del above.below[segment]
             self._run = Run(self._tails, _UNMANAGED)
+            pieces = _pieces(held)
+            del held
+        _free(pieces)
 
     def _place(self, scope: str) -> _Place:
         place = self._root
@@ -305,6 +311,23 @@ class Trie:
             if (node and node.below) or table.names_end_in_digits:
                 return False
         return True
+
+
+def _pieces(table: _Table) -> list[object]:
+    """Name all that a table is made of, its root last: freed in one go, a large one would stop every thread.
+
+    The nodes stay as they are, so that a lookup which still goes along them ends well.
+    """
+    nodes = [table.root]
+    for node in nodes:  # grows while it is gone through
+        nodes.extend(node.below.values())
+    return [*table.manifest.blobs, *reversed(nodes)]
+
+
+def _free(pieces: list[object]) -> None:
+    """Let go of one piece after the other, from the root of what they were on: with it goes nothing else."""
+    while pieces:
+        pieces.pop()
 
 
 def _compare(held: Manifest, given: Manifest) -> Verdict:

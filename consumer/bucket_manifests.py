@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
+# As many as there are threads to do them, and a few that are next.
+_AT_ONCE = 24
+
 
 @dataclass(frozen=True, slots=True)
 class _Found:
@@ -211,12 +214,23 @@ class BucketManifests:
 
 
 async def _all(works: Iterable[Coroutine[object, object, None]]) -> None:
-    """Awaits all of them, and only then raises the first error."""
-    outcomes = await asyncio.gather(*works, return_exceptions=True)
-    errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    for error in errors:
-        if not isinstance(error, BlobmapError):
-            raise error
+    """Awaits all of them, some at once, and only then raises the first error.
+
+    Never all at once: the event loop would do nothing else until each of many thousands had its place in the queue.
+    """
+    left = iter(works)
+    errors: list[BlobmapError] = []
+
+    async def work_off() -> None:
+        for work in left:
+            try:
+                await work
+            except BlobmapError as error:
+                errors.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(_AT_ONCE):
+            tasks.create_task(work_off())
     if errors:
         raise errors[0]
 
