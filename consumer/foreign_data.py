@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.errors import RefusedError, UnreadableError
 from blobmap.foreign import is_icechunk, is_reference_json, is_reference_parquet, kind_of_file
-from blobmap.nodes import join, read_named
+from blobmap.nodes import join
 from blobmap.store_keys import is_addressable
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _ICECHUNK_FOLDERS = frozenset({"chunks", "manifests", "snapshots", "refs", "tran
 
 # Reference files in parquet form lie below a `.zmetadata`; no other objects are worth asking for one.
 _PARQUET = (".parq", ".parquet")
+
+# A longer document is not opened to see whether it holds references.
+_REFERENCE_BYTES = 16 * 2**20
 
 
 def identify(storage: Storage, key: str, top: str) -> tuple[str, Kind]:
@@ -44,7 +47,7 @@ def identify(storage: Storage, key: str, top: str) -> tuple[str, Kind]:
     if is_addressable(key):
         try:
             return _looked_at(storage, key, name) or (top, _file(storage, key, name))
-        except (RefusedError, UnreadableError):
+        except RefusedError:
             pass
     return top, kind_of_file(name)
 
@@ -80,5 +83,7 @@ def _file(storage: Storage, key: str, name: str) -> Kind:
 
 
 def _holds(storage: Storage, key: str, what: Callable[[bytes], bool]) -> bool:
-    found = read_named(storage, key)
-    return found is not None and what(found[0])
+    try:
+        return what(storage.get(key, limit=_REFERENCE_BYTES).data)
+    except UnreadableError:  # not there, or too long to look
+        return False

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from blobmap.errors import UnavailableError
 from blobmap.storage import Storage, StorageOptions, open_storage
 from consumer import finder as finder_module
+from consumer import foreign_data
 from consumer.finder import Finder, Found, is_store_name, store_by_name
 from tests.support.backends import Backend, at_gateway, in_memory, local, small_server
 from tests.support.gated import GatedStorage
@@ -159,6 +160,16 @@ async def test_foreign_data_is_named(name: str, backend: Backend) -> None:
     with finding(storage) as finder:
         assert await finder.find("b", key) == found
         assert finder.known("b", key) == found
+
+
+async def test_long_documents_are_not_searched_for_references(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_data, "_REFERENCE_BYTES", 10)
+    storage = backend.open()
+    put(storage, {"k/all.json": b'{"refs": {}}'})
+    with finding(storage) as finder:
+        assert await finder.find("b", "k/all.json") == Found("foreign", "k", "other objects")
 
 
 async def test_keys_that_cannot_be_addressed_have_answers() -> None:
@@ -366,12 +377,16 @@ async def test_a_folder_that_may_not_be_read_leaves_the_rest_as_it_is() -> None:
         for key in ("open/s.zarr/zarr.json", "closed/s.zarr/zarr.json", "ice/chunks/C", "ice/snapshots/S"):
             (directory / key).parent.mkdir(parents=True, exist_ok=True)
             (directory / key).write_bytes(group_v3())
+        references = directory / "ice" / "all.json"
+        references.write_bytes(b'{"refs": {}}')
         (directory / "closed").chmod(0)
+        references.chmod(0)
         (directory / "ice").chmod(0o100)  # documents in it can be looked for, but it cannot be listed
         with finding(open_storage(str(directory), StorageOptions())) as finder:
             assert await finder.find("b", "closed/s.zarr/t/c/0") == Found("unknown", "closed/s.zarr")
             assert await finder.find("b", "open/s.zarr/t/c/0") == Found("store", "open/s.zarr")
             assert await finder.find("b", "ice/chunks/C") == Found("foreign", "ice", "other objects")
+            assert await finder.find("b", "ice/all.json") == Found("foreign", "ice", "other objects")
             assert set(finder.guessed) == {"b"}
 
 
