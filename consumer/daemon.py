@@ -22,6 +22,7 @@ from consumer.pipeline import Pipeline
 from consumer.ports import Status
 from consumer.records import OBJECTS_SCHEMA
 from consumer.settings import Http
+from consumer.stalls import telling_stalls
 from consumer.supervision import Supervisor
 from consumer.until import in_time, until
 from consumer.web import health_routes, serve_http
@@ -88,13 +89,14 @@ class Daemon:
         settings = self._settings
         _log.info("starting", buckets=[bucket.name for bucket in settings.bucket], dialect=settings.source.dialect)
         try:
-            if settings.embedded is not None:
-                await self._run_embedded(settings.embedded, stop)
-            elif settings.amqp is not None:
-                await self._run_with_broker(settings.amqp, stop)
+            async with telling_stalls(self.status):
+                if settings.embedded is not None:
+                    await self._run_embedded(settings.embedded, stop)
+                elif settings.amqp is not None:
+                    await self._run_with_broker(settings.amqp, stop)
         finally:
             self._finder.close()
-        _log.info("stopped", **self.status.counts)
+        _log.info("stopped", longest_stall_s=round(self.status.longest_stall_s, 3), **self.status.counts)
 
     # --- the two modes
 

@@ -151,6 +151,7 @@ class Status:
         troubles: queue to reason, for each queue that does not take messages now.
         alerts: what is alerted and not over, by the alert's key; in one line each.
         counts: outcomes and messages, by name.
+        longest_stall_s: for how long the event loop was kept from running at most.
         relist: bucket to number of changes that events could not name, so that only a listing can tell.
         unmanaged: bucket and prefix of data that is no zarr store, to number of objects that came there.
         guessed: bucket to reason, for each bucket that cannot be looked at, so that names have to tell its stores.
@@ -161,6 +162,7 @@ class Status:
     troubles: dict[str, str] = field(default_factory=dict)
     alerts: dict[str, str] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    longest_stall_s: float = 0.0
     relist: Counter[str] = field(default_factory=Counter)
     unmanaged: Counter[str] = field(default_factory=Counter)
     guessed: dict[str, str] = field(default_factory=dict)
