@@ -37,7 +37,12 @@ _TRANSPORT: tuple[tuple[re.Pattern[str], type[BlobmapError], str], ...] = (
     (re.compile("BadScheme"), UsageError, "the endpoint is plain http: give --allow-http, or an https endpoint"),
     (re.compile("BareRedirect"), RefusedError, "the server redirects to nowhere: the region is wrong, give --region"),
     (re.compile("dns error"), UnavailableError, "the name of the host cannot be resolved"),
-    (re.compile("InvalidCertificate|UnknownIssuer"), RefusedError, "TLS failed: the certificate is not trusted"),
+    (
+        re.compile("UnknownIssuer"),
+        RefusedError,
+        "TLS failed: the certificate is not trusted: name a file of the authorities to trust in SSL_CERT_FILE",
+    ),
+    (re.compile("InvalidCertificate"), RefusedError, "TLS failed: the certificate is not valid for this host or time"),
     (re.compile("InvalidContentType|InvalidMessage|AlertReceived"), RefusedError, "TLS failed: no TLS at that port"),
     (re.compile("ConnectionRefused"), UnavailableError, "the connection was refused"),
     (re.compile("TimedOut|kind: Timeout"), UnavailableError, "no answer in time"),

@@ -31,7 +31,12 @@ def add_global_options(parser: argparse.ArgumentParser, *, level: int) -> None:
     group = parser.add_argument_group("global options (before or after the command)")
     group.add_argument("--data", metavar="URL", default=none, help="the bucket: s3://bucket[/prefix] or a path")
     group.add_argument("--manifests", metavar="URL", default=none, help="the manifest root: a URL or a path of its own")
-    group.add_argument("--endpoint", metavar="URL", default=none, help="the S3 server, where it is not AWS")
+    group.add_argument(
+        "--endpoint",
+        metavar="URL",
+        default=none,
+        help="the S3 server, where it is not AWS; SSL_CERT_FILE: authorities to trust",
+    )
     group.add_argument("--region", default=none, help="the S3 region")
     group.add_argument("--anonymous", action="store_true", default=off, help="no credentials, no signing")
     group.add_argument("--allow-http", action="store_true", default=off, help="let credentials travel over plain HTTP")

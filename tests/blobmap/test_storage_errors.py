@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import ssl
-import subprocess
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,14 +21,17 @@ from blobmap.errors import (
     UnavailableError,
     UsageError,
 )
+from blobmap.raw_listing import RawListing
 from blobmap.storage import Storage, StorageOptions, open_storage
 from blobmap.store_faults import translate
+from tests.services.certificates import make_certificates
 from tests.support.backends import small_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.services.certificates import Certificates
     from tests.support.small_s3 import SmallS3
 
 READS: dict[str, Callable[[Storage], object]] = {
@@ -191,12 +193,23 @@ def test_tls_towards_a_server_without_it(small_s3: SmallS3) -> None:
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
-def test_a_certificate_that_is_not_trusted(tmp_path: Path, small_s3: SmallS3) -> None:
-    with tls_server(tmp_path) as port:
-        options = replace(small_options(small_s3, timeout_s=0.2), endpoint=f"https://127.0.0.1:{port}")
+def test_a_certificate_that_is_not_trusted(tmp_path: Path, small_s3: SmallS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_certificates(tmp_path)
+    with tls_server(made) as port:
+        options = replace(small_options(small_s3, timeout_s=2.0), endpoint=f"https://127.0.0.1:{port}")
+        raw = RawListing("bkt", f"{options.endpoint}/bkt", "us-east-1", None)
         error = error_of(READS["get"], open_storage("s3://bkt", options))
-    assert type(error) is RefusedError
-    assert "TLS failed: the certificate is not trusted" in str(error)
+        assert type(error) is RefusedError
+        assert "TLS failed: the certificate is not trusted: name a file" in str(error)
+        with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+            list(raw.pages("", None))
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(made.authority))
+        monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+        # The server knows no method, so this is its own answer.
+        assert "(HTTP 501" in str(error_of(READS["get"], open_storage("s3://bkt", options)))
+        with pytest.raises(UnavailableError, match="HTTP 501"):
+            list(raw.pages("", None))
 
 
 def test_plain_http_is_only_used_where_it_is_allowed(small_s3: SmallS3) -> None:
@@ -328,13 +341,10 @@ def test_a_store_that_cannot_delete_what_is_not_there_is_no_error() -> None:
 
 
 @contextmanager
-def tls_server(directory: Path) -> Iterator[int]:
-    """A TLS port whose certificate nobody signed."""
-    key, certificate = directory / "key.pem", directory / "certificate.pem"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+def tls_server(made: Certificates) -> Iterator[int]:
+    """A TLS port with a certificate that only its own authority has signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(made.certificate, made.key)
     server = _Quiet(("127.0.0.1", 0), BaseHTTPRequestHandler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
