@@ -13,9 +13,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
-from urllib.error import HTTPError
 from urllib.parse import quote, unquote_to_bytes, urlencode, urlsplit
-from urllib.request import Request, urlopen
 
 from blobmap.errors import RefusedError, UnavailableError
 from blobmap.objects import RawPage
@@ -93,6 +91,10 @@ class RawListing:
             time.sleep(_PAUSE_S)
 
     def _fetch(self, url: str) -> str:
+        # Slow to import, and hardly ever needed.
+        from urllib.error import HTTPError  # noqa: PLC0415 - see above
+        from urllib.request import Request, urlopen  # noqa: PLC0415 - see above
+
         headers = _signed(url, self.region, self.credentials, datetime.now(UTC))
         try:
             # The scheme was checked with the endpoint.

@@ -7,7 +7,6 @@ any credentials, towards AWS, the machine is asked whether it has an instance ro
 from __future__ import annotations
 
 import configparser
-import http.client
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -253,6 +252,8 @@ def _has_instance_role(environment: Mapping[str, str]) -> bool:
     """Whether this machine answers as one of AWS's: asked once and briefly; the client library would wait minutes."""
     if _is_on(environment, "AWS_EC2_METADATA_DISABLED"):
         return False
+    import http.client  # noqa: PLC0415 - slow to import, and hardly ever needed
+
     parts = urlsplit(environment.get("AWS_METADATA_ENDPOINT") or "http://169.254.169.254")
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_METADATA_WAIT_S)
     try:

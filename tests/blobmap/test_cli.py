@@ -158,6 +158,15 @@ def test_only_what_a_command_needs_is_imported() -> None:
     assert not loaded & {"rich", "rich_argparse", "matplotlib", "blobmap.service", "blobmap.resolve"}
 
 
+def test_one_key_of_a_directory_needs_no_network(blobmap: CommandLine) -> None:
+    blobmap("partition", SCOPE, *SMALL)
+    words = [*blobmap.roots, "resolve", f"{SCOPE}/tas/c/0/0/0"]
+    script = f"import sys, blobmap.cli; blobmap.cli.main({words}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "b_tas_0\n"
+    assert not set(done.stderr.split()) & {"ssl", "http.client", "urllib.request", "blobmap.service"}
+
+
 def test_whoever_reads_may_stop_reading(blobmap: CommandLine, tmp_path: Path) -> None:
     blobmap.manifest_root.mkdir()
     (tmp_path / "keys").write_bytes(b"some/key\n" * 100_000)
