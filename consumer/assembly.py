@@ -5,7 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blobmap.policy import Policy, parse_size
 from blobmap.storage import StorageOptions, open_storage
+from consumer.flag_steps import Waits
+from consumer.partitioner import Settling
 from consumer.pipeline import Plan
 from consumer.route import Rules
 from consumer.topology import Names, Topology, topology
@@ -87,6 +90,27 @@ def data(settings: Settings) -> Mapping[str, Callable[[], Storage]]:
         for bucket in settings.bucket
         if bucket.data is not None
     }
+
+
+def settling(settings: Settings) -> Settling:
+    """What whoever works off flags needs."""
+    flags = settings.flags
+    return Settling(
+        queue=settings.topology.flags,
+        waits=Waits(settle_s=flags.settle_s, settle_max_s=flags.settle_max_s, reflag_s=flags.reflag_s),
+        again_s=again_s(settings),
+        partition=flags.partition,
+        policies={bucket.name: _policy(settings, bucket) for bucket in settings.bucket},
+    )
+
+
+def _policy(settings: Settings, bucket: Bucket) -> Policy:
+    """Thresholds of stores in a bucket that have no manifest yet."""
+    own = {} if bucket.policy is None else bucket.policy.model_dump(exclude_unset=True)
+    given = settings.policy.model_copy(update=own)
+    return Policy(
+        t_max_bytes=parse_size(given.t_max), t_hot_bytes=parse_size(given.t_hot), t_aux_bytes=parse_size(given.t_aux)
+    )
 
 
 def _movers(settings: Settings, bucket: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from consumer.declare import declare
 from consumer.demo import run_demo
 from consumer.retry import persist
 from consumer.telemetry import configure_logs
+from consumer.worker import WorkerDaemon
 from consumer.workers import Workers
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, text, run in (
         ("run", "resolve events, tell movers, flag what nobody has partitioned", _run),
+        ("partition", "work off what run has flagged: cut stores that are quiet, tell what movers missed", _partition),
         (
             "dead",
             "look at what could not be handled, send it back to be tried again, or let it go",
@@ -152,7 +154,13 @@ def _run(args: argparse.Namespace) -> int:
         if settings.amqp is None or settings.source.kind == "webhook":
             raise UsageError("--workers needs events from a broker: a file has one owner")
         return _run_loop(lambda: _run_workers(settings, args))
-    _run_loop(lambda: _serve(settings, worker=args.worker))
+    _run_loop(lambda: _serve(settings, Daemon, worker=args.worker))
+    return 0
+
+
+def _partition(args: argparse.Namespace) -> int:
+    settings = load_settings(args.config)
+    _run_loop(lambda: _serve(settings, WorkerDaemon, worker=False))
     return 0
 
 
@@ -169,9 +177,9 @@ async def _run_workers(settings: Settings, args: argparse.Namespace) -> int:
     return await workers.run(args.workers)
 
 
-async def _serve(settings: Settings, *, worker: bool) -> None:
+async def _serve(settings: Settings, make: type[Daemon | WorkerDaemon], *, worker: bool) -> None:
     stop = asyncio.Event()
-    daemon = Daemon(settings)
+    daemon = make(settings)
     loop = asyncio.get_running_loop()
 
     def begin_to_stop() -> None:

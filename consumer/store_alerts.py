@@ -119,4 +119,4 @@ def _is_over(trie: Trie, scope: str, kind: StoreAlertKind, raised: Raised) -> bo
     """A store is managed as soon as it has a manifest; of an object only its own claim can tell."""
     if kind == "unmanaged-store" and scope in trie.scopes():
         return True
-    return trie.lookup(raised.key).kind != "unmanaged"
+    return trie.lookup(raised.key).kind not in ("unmanaged", "hot" if kind == "hot-outgrown" else "unmanaged")

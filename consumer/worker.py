@@ -1,0 +1,202 @@
+"""The worker: takes flags and tasks, one of each at a time, and does what is too slow for those who route events."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+
+from blobmap.errors import UsageError
+from consumer import assembly
+from consumer.broker import CLOSE_S
+from consumer.catalog import Catalog
+from consumer.deliveries import Deliveries, PatientSink
+from consumer.finder import Finder
+from consumer.open_sink import OpenSink
+from consumer.partitioner import Partitioner
+from consumer.ports import Status
+from consumer.store_alerts import StoreAlerts
+from consumer.supervision import Supervisor
+from consumer.until import in_time, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import datetime
+
+    from consumer.broker import Session
+    from consumer.deliveries import Handler
+    from consumer.ports import Announcer, Sink, Source
+    from consumer.records import Message
+    from consumer.settings import Amqp, Settings
+
+_log = structlog.get_logger(__name__)
+
+# Of the time that a stop may take; what is left is for closing connections.
+_SHARE_OF_GRACE = 0.6
+_SHARE_OF_CLOSING = 0.05
+
+
+class Worker:
+    """What works off flags and tasks, whatever they come from.
+
+    Args:
+        settings: the configuration.
+        catalog: the manifests in force; somebody else keeps them fresh.
+        status: where to say how it goes.
+
+    Attributes:
+        handlers: by the name of their queue.
+        sink: publishes in the session that is open.
+    """
+
+    def __init__(self, settings: Settings, catalog: Catalog, status: Status) -> None:
+        self.sink = OpenSink()
+        self._settings = settings
+        self._status = status
+        self._finder = Finder(assembly.data(settings), trust_s=0)
+        alerts = StoreAlerts(settings.topology.alerts, self.sink, catalog)
+        flags = Partitioner(
+            assembly.settling(settings),
+            data=assembly.data(settings),
+            catalog=catalog,
+            finder=self._finder,
+            alerts=alerts,
+            announcer=self.sink,
+            backfills=_Nobody(),
+        )
+        self.handlers: dict[str, Handler] = {settings.topology.flags: flags}
+
+    async def work(self, queue: str, source: Source, sink: Sink, announcer: Announcer, stop: asyncio.Event) -> None:
+        """Works off one queue in one session, and ends that in the time that a stop may take.
+
+        Args:
+            queue: name of the queue.
+            source: gives its deliveries, one at a time.
+            sink: publishes in the same session.
+            announcer: announces in the same session.
+            stop: set to stop.
+
+        Raises:
+            LostError: the session is over.
+            StuckError: a queue took nothing for as long as patience lasts.
+        """
+        settings = self._settings
+        patience_s = settings.sink.patience_s
+        deliveries = Deliveries(
+            self.handlers[queue], dead=settings.topology.dead, patience_s=patience_s, status=self._status
+        )
+        patient = PatientSink(sink, self._status, patience_s=patience_s)
+        with self.sink.within(patient, announcer):
+            await in_time(deliveries.run(source, patient, stop), stop, settings.grace_s * _SHARE_OF_GRACE)
+
+    def close(self) -> None:
+        """Lets go of threads."""
+        self._finder.close()
+
+
+class WorkerDaemon:
+    """What `blobmap-consumer partition` runs.
+
+    Args:
+        settings: the configuration.
+
+    Raises:
+        UsageError: it leaves out what a worker needs.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.amqp is None:
+            raise UsageError("partition needs [amqp]: with [embedded], run does this work too")
+        blind = [bucket.name for bucket in settings.bucket if bucket.data is None]
+        if blind:
+            raise UsageError(f"bucket {blind[0]!r}: data is missing; partition has to look at the objects")
+        self.status = Status()
+        self._settings = settings
+        self._amqp: Amqp = settings.amqp
+        self._catalog = Catalog(
+            assembly.manifest_roots(settings),
+            refresh_s=settings.manifests.refresh_s,
+            lease_s=settings.manifests.lease_s,
+            give_up_s=settings.manifests.give_up_s,
+        )
+        self._worker = Worker(settings, self._catalog, self.status)
+
+    def reload(self) -> None:
+        """Asks for the manifests to be compared; the old ones hold until the new ones are there."""
+        self._catalog.ask()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Runs until told to stop, or until it cannot go on.
+
+        Args:
+            stop: set to stop in order: what is at work is finished where that does not take too long.
+
+        Raises:
+            UnavailableError: broker or manifests could not be reached for as long as the configuration allows.
+            BlobmapError: something else that nobody but a person can mend.
+        """
+        _log.info("starting", buckets=[bucket.name for bucket in self._settings.bucket])
+        async with self._manifests(stop):
+            if not stop.is_set():
+                await self._supervise_all(stop)
+        self._worker.close()
+        _log.info("stopped")
+
+    async def _supervise_all(self, stop: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for queue in self._worker.handlers:
+                    tasks.create_task(self._supervise(queue, stop))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+
+    async def _supervise(self, queue: str, stop: asyncio.Event) -> None:
+        supervisor = Supervisor(
+            self._amqp.address(),
+            assembly.laid_out(self._settings),
+            queue=queue,
+            prefetch=1,
+            give_up_s=self._amqp.give_up_s,
+            close_s=min(CLOSE_S, self._settings.grace_s * _SHARE_OF_CLOSING),
+            status=self.status,
+            on_announcement=self._catalog.ask,
+        )
+
+        async def work(session: Session) -> None:
+            self._catalog.ask()  # what was announced while there was no session nobody has heard
+            await self._worker.work(queue, session.source, session.sink, session.sink, stop)
+
+        await supervisor.run(work, _send, stop)
+
+    @asynccontextmanager
+    async def _manifests(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Reads the manifests, and keeps them fresh; when that fails by a fault of ours, everything stops."""
+        if await until(stop, self._loaded()) is None:
+            yield
+            return
+        keeping = asyncio.create_task(self._catalog.keep(stop))
+        keeping.add_done_callback(lambda _: stop.set())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        if not keeping.cancelled():
+            keeping.result()
+
+    async def _loaded(self) -> bool:
+        await self._catalog.load()
+        return True
+
+
+class _Nobody:
+    """Tells nobody what they missed."""
+
+    async def consider(self, bucket: str, scope: str, last_seen: datetime | None = None) -> None:
+        """Does nothing."""
+
+
+async def _send(sink: Sink, message: Message) -> None:
+    await sink.publish(message)
