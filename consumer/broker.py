@@ -10,11 +10,9 @@ import asyncio
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import aiormq
-from aiormq.connection import TransportFactory
 from yarl import URL
 
 from blobmap.errors import UnavailableError, UsageError
@@ -22,6 +20,7 @@ from consumer.amqp_faults import connecting
 from consumer.declare import declare
 from consumer.intake import BrokerSource
 from consumer.outlet import BrokerSink
+from consumer.stream import Connection
 from consumer.watchdog import watching
 
 if TYPE_CHECKING:
@@ -87,18 +86,16 @@ async def open_session(
 
 
 @asynccontextmanager
-async def connect(address: Address, *, close_s: float = CLOSE_S) -> AsyncIterator[aiormq.Connection]:
+async def connect(address: Address, *, close_s: float = CLOSE_S) -> AsyncIterator[Connection]:
     """Holds one connection as long as the context lasts. Raises as `open_session`."""
-    transport = _Transport(_tls(address))
-    connection = aiormq.Connection(_url(address), transport_factory=transport)
-    connection.vhost = address.vhost  # as it is: aiormq's own reading of the path loses some characters
+    connection = Connection(_url(address), address.vhost, _tls(address))
     try:
         with connecting(str(address), address.vhost):
             async with asyncio.timeout(_CONNECT_S):
                 await connection.connect()
         yield connection
     finally:
-        await _close(connection, transport, close_s)
+        await _close(connection, close_s)
 
 
 @asynccontextmanager
@@ -110,28 +107,10 @@ async def _in_time(address: Address, timeout_s: float) -> AsyncIterator[None]:
         raise UnavailableError(f"{address}: no answer for {timeout_s:g} s") from error
 
 
-class _Transport(TransportFactory):
-    """Opens a stream and keeps hold of it, so that it can be cut when the other end says nothing any more."""
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._tls = tls
-        self._writer: asyncio.StreamWriter | None = None
-
-    async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Opens the stream; aiormq's way to make a TLS context is left aside."""
-        reader, self._writer = await asyncio.open_connection(url.host, url.port, ssl=self._tls)
-        return reader, self._writer
-
-    def cut(self) -> None:
-        """Ends the stream without a word; a second time does nothing."""
-        if self._writer is not None:
-            self._writer.transport.abort()
-
-
-async def _close(connection: aiormq.Connection, transport: _Transport, close_s: float) -> None:
+async def _close(connection: Connection, close_s: float) -> None:
     """Says goodbye, but not for long, and then hangs up: what waits for the connection ends with it."""
     if not connection.is_opened:
-        transport.cut()
+        connection.cut()
         return
     try:
         async with asyncio.timeout(close_s):
@@ -139,7 +118,7 @@ async def _close(connection: aiormq.Connection, transport: _Transport, close_s: 
     except TimeoutError:
         return
     finally:
-        transport.cut()
+        connection.cut()
 
 
 def _url(address: Address) -> URL:
