@@ -10,14 +10,18 @@ import pytest
 from obstore.store import MemoryStore
 
 from blobmap import ManifestStore, Policy, Trie, partition_store
-from blobmap.errors import ManifestError
+from blobmap.errors import ManifestError, RefusedError
 from blobmap.manifest import Blob, Bucket, Manifest
+from blobmap.storage import Storage, open_storage
+from blobmap.verify import verify_manifests
+from tests.support.backends import small_options
 from tests.support.measured import MIB, decide, measured
 from tests.support.stores import RawArray, chunk_keys, group_v3, put_all, store_objects
 
 if TYPE_CHECKING:
     from blobmap.decisions import Decision
     from blobmap.service import Outcome
+    from tests.support.small_s3 import SmallS3
 
 ALL = Policy(t_max_bytes=10_000, t_hot_bytes=1)
 
@@ -76,6 +80,23 @@ def test_z05_zero_dimensional_arrays_are_kept_online_as_their_own_class() -> Non
     outcome, answers = cut(objects)
     assert {answers["s.zarr/crs/0"], answers["s.zarr/crs2/c"]} == {"hot"}
     assert {row.role for row in outcome.decisions} == {"scalar"}
+
+
+def test_z05_a_rule_of_others_for_a_zero_dimensional_array_is_named() -> None:
+    data = MemoryStore()
+    put_all(data, store_objects("s.zarr", [RawArray("crs2", (), ())]))
+    put_all(data, store_objects("s.zarr", [RawArray("crs", (), (), format=2)]))
+    manifests = ManifestStore(MemoryStore())
+    rules = (
+        Blob("b_crs", ("crs",), Bucket(0, 1, "v2_flat")),
+        Blob("b_crs2", ("crs2",), Bucket(0, 1, "v3_slash")),
+    )
+    manifests.write(Manifest("s.zarr", 1, (), rules), etag=None)
+    found = {finding.subject: finding for finding in verify_manifests(Storage(data), manifests).findings}
+    assert found["b_crs"].kind == "claims coordinate"
+    assert "needed to open the store" in found["b_crs"].text
+    assert found["b_crs2"].kind == "misfit"
+    assert "fits none of the 1 objects" in found["b_crs2"].text
 
 
 def test_z07_a_neighbour_whose_name_starts_the_same_is_not_taken_in() -> None:
@@ -274,6 +295,20 @@ def test_t12_time_is_cut_and_not_the_level_and_the_table_says_why() -> None:
     assert row.blobs is not None
     assert (row.blobs.axis, row.blobs.width) == (0, 256)
     assert row.reason == "axis 0 (time): grows; 256 x 90 objects of 4.0 MiB make 90.0 GiB"
+
+
+def test_t15_a_document_is_read_whatever_its_storage_class_and_the_answer_decides(small_s3: SmallS3) -> None:
+    small_s3.objects.update(store_objects("s.zarr", [RawArray("tas", (4,), (1,), ["time"], nbytes=9)]))
+    data = open_storage(f"s3://{small_s3.bucket}", small_options(small_s3))
+    restored = 'ongoing-request="false", expiry-date="Fri, 21 Dec 2100 00:00:00 GMT"'
+    small_s3.cold = dict.fromkeys(small_s3.objects, restored)
+    outcome = partition_store(data, ManifestStore(MemoryStore()), "s.zarr", policy=ALL)
+    assert rows(outcome)["tas"].stored_bytes == 36
+    assert lookup(outcome, "s.zarr/tas/c/3") == "b_tas_0"
+    for said in ("", 'ongoing-request="true"'):
+        small_s3.cold["s.zarr/tas/zarr.json"] = said
+        with pytest.raises(RefusedError, match="InvalidObjectState"):
+            partition_store(data, ManifestStore(MemoryStore()), "s.zarr", policy=ALL)
 
 
 def test_a_manifest_that_is_none_is_never_written_over() -> None:

@@ -56,6 +56,7 @@ class SmallS3:
         status: answer every request with this status and S3 error code.
         fail_times: how many requests `status` still applies to; None: all.
         seen: every request so far.
+        cold: keys of storage class GLACIER, with what `x-amz-restore` says of them; "" where nobody asked for them.
     """
 
     bucket: str = "bkt"
@@ -64,6 +65,7 @@ class SmallS3:
     status: tuple[int, str] | None = None
     fail_times: int | None = None
     seen: list[Seen] = field(default_factory=list)
+    cold: dict[str, str] = field(default_factory=dict)
     port: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     released: threading.Event = field(default_factory=threading.Event)
@@ -180,7 +182,14 @@ class _Handler(BaseHTTPRequestHandler):
         if data is None:
             self._error(404, "NoSuchKey")
             return
-        self._answer(200, data, self._etag(data) | {"Last-Modified": "Mon, 30 Nov 2026 21:00:00 GMT"})
+        headers = self._etag(data) | {"Last-Modified": "Mon, 30 Nov 2026 21:00:00 GMT"}
+        if key in self.s3.cold:
+            restored = self.s3.cold[key]
+            if self.command == "GET" and 'ongoing-request="false"' not in restored:
+                self._error(403, "InvalidObjectState")
+                return
+            headers |= {"x-amz-storage-class": "GLACIER"} | ({"x-amz-restore": restored} if restored else {})
+        self._answer(200, data, headers)
 
     def _etag(self, data: bytes) -> dict[str, str]:
         return {} if self.s3.mood == "no-etag" else {"ETag": etag_of(data)}
@@ -251,7 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
                 seen_prefix = common
                 rows.append(f"<CommonPrefixes><Prefix>{_xml(spell(common))}</Prefix></CommonPrefixes>")
             else:
-                rows.append(_contents(spell(key), data))
+                rows.append(_contents(spell(key), data, "GLACIER" if key in self.s3.cold else "STANDARD"))
             count, last = count + 1, common or key
         more = more or (self.s3.mood == "full-page-truncated" and count == limit)
         token = f"<NextContinuationToken>{_xml(last)}</NextContinuationToken>" if more else ""
@@ -276,11 +285,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _contents(key: str, data: bytes) -> str:
+def _contents(key: str, data: bytes, storage_class: str) -> str:
     at = datetime(2026, 11, 30, 21, tzinfo=UTC).isoformat().replace("+00:00", ".000Z")
     return (
         f"<Contents><Key>{_xml(key)}</Key><LastModified>{at}</LastModified><ETag>{_xml(etag_of(data))}</ETag>"
-        f"<Size>{len(data)}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        f"<Size>{len(data)}</Size><StorageClass>{storage_class}</StorageClass></Contents>"
     )
 
 
