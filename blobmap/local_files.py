@@ -132,6 +132,10 @@ class LocalFiles:
                 return None
             raise fault(error, path) from error
 
+    def is_link(self, key: str) -> bool:
+        """Whether a key is, itself, a link."""
+        return Path(self._below + key).is_symlink()
+
     def inside(self, key: str) -> Path:
         """The path of a key.
 
@@ -145,9 +149,7 @@ class LocalFiles:
             raise MissingError(f"{key!r} leads out of {self.root} through a link: links are not followed out of it")
         return Path(path)
 
-    def _opened(
-        self, prefix: str, above: int | None, after: str | None, share: Share | None = None
-    ) -> list[_Opened]:
+    def _opened(self, prefix: str, above: int | None, after: str | None, share: Share | None = None) -> list[_Opened]:
         """The directory of a prefix, opened from the one above it; none where it is gone or cannot be read."""
         try:
             if above is not None:
@@ -165,9 +167,7 @@ class LocalFiles:
             return []
         return [_Opened(descriptor, self._read(prefix, descriptor, after, share))]
 
-    def _read(
-        self, prefix: str, descriptor: int, after: str | None, share: Share | None
-    ) -> Generator[Entry | str]:
+    def _read(self, prefix: str, descriptor: int, after: str | None, share: Share | None) -> Generator[Entry | str]:
         """What a directory holds: files as entries, directories as their keys. Closes the descriptor at its end."""
         base = f"{prefix}/" if prefix else ""
         hidden = self.exclude if prefix != OWN else self.exclude | {LOCK, INCOMING}

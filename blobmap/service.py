@@ -111,9 +111,14 @@ def partition_store(
             return outcome
         try:
             manifests.write(outcome.manifest, etag=held.etag if held else None)
-        except ConflictError:
-            if force or attempt == _ATTEMPTS:
-                raise
+        except ConflictError as error:
+            if force:
+                raise ConflictError(
+                    f"{error}: the difference that was shown is no longer the one that would be written, and nothing "
+                    f"was; look at scope {scope!r} again and repeat the forced cut if it is still wanted"
+                ) from error
+            if attempt == _ATTEMPTS:
+                raise ConflictError(f"{error}, {_ATTEMPTS} times: nothing was written for scope {scope!r}") from error
         else:
             return outcome
 
@@ -161,7 +166,12 @@ def _plan(
 
 
 def _remember(root: Storage, survey: Survey, outcome: Outcome) -> None:
-    """Record the epoch before it is written, so that it is never given twice, and what got no rule."""
+    """Record the epoch before it is written, so that it is never given twice, and what got no rule.
+
+    Of several first cuts at once each plans above what the others have recorded, so the one that is written can have
+    epoch 2 or 3, and the next change can leave one out. Nothing reads more into epochs than which is the higher one;
+    to give back an epoch that came to nothing could give it twice.
+    """
     unclaimable = {
         row.path: Unclaimable(row.reason, survey.etags.get(row.path), _VERSION)
         for row in outcome.decisions

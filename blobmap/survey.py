@@ -22,7 +22,7 @@ from blobmap.walk import Walk
 from blobmap.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from blobmap.arrays import ArrayLayout, GroupLayout
     from blobmap.nodes import Node
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _THREADS: Final = 2  # files and memory: more threads only take the interpreter's lock from each other
 _REMOTE_THREADS: Final = 16  # a server: most of the time is waiting
-_LARGE: Final = 20_000  # objects of a grid from which on its listing is split
+_LARGE: Final = 20_000  # objects of a grid from which on its listing by a server is split
+_LARGE_LOCAL: Final = 5_000  # and its files are counted by processes; fewer are counted while those start
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,20 @@ def survey_store(storage: Storage, scope: str, *, on_progress: Callable[[Progres
         raise ListingError(
             f"{storage.name}: {scope!r} cannot be listed whole, so nothing is decided about it; unreadable: "
             + ", ".join(repr(gap) for gap in sorted(gaps))
+            + _said_of_links(storage, gaps)
         )
     return work.result()
+
+
+def _said_of_links(storage: Storage, gaps: Iterable[str]) -> str:
+    files = storage.files
+    names = sorted({gap.rpartition("/")[2] for gap in gaps if files is not None and files.is_link(gap)})
+    if not names:
+        return ""
+    return (
+        "; links to directories and out of the root are not followed: to decide without what lies behind them, "
+        f"exclude {', '.join(map(repr, names))}"
+    )
 
 
 @dataclass(slots=True)
@@ -164,7 +177,7 @@ class _Surveying:
         """Have one array listed flat, a large one in several parts at once."""
         key = join(self._scope, layout.path)
         prefix = key + "/" if key else ""
-        large = layout.grid_objects > _LARGE
+        large = layout.grid_objects > (_LARGE if self._storage.is_remote else _LARGE_LOCAL)
         tally = partial(Tally, layout, prefix, apart_from=apart_from)
         count = _Count(tally())
         work: list[Callable[[], None]]

@@ -58,7 +58,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counters]:
 
 @pytest.fixture
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blobmap.survey._LARGE", 50)
+    monkeypatch.setattr("blobmap.survey._LARGE_LOCAL", 50)
     monkeypatch.setattr("blobmap.counters._processors", lambda: 2)
 
 
@@ -186,7 +186,7 @@ from obstore.store import LocalStore, MemoryStore
 from blobmap import ManifestStore, partition_store
 started = []
 sys.addaudithook(lambda event, args: started.append(event) if event == "subprocess.Popen" else None)
-blobmap.survey._LARGE = 50
+blobmap.survey._LARGE_LOCAL = 50
 blobmap.counters._processors = lambda: 2
 print("begun", flush=True)
 outcome = partition_store(LocalStore(sys.argv[1]), ManifestStore(MemoryStore()), "st")
@@ -225,7 +225,7 @@ class Noted(subprocess.Popen):
         super().__init__(*args, **kwargs)
         made.append(self)
 subprocess.Popen = Noted
-blobmap.survey._LARGE = 50
+blobmap.survey._LARGE_LOCAL = 50
 blobmap.counters._processors = lambda: 2
 def stop(now):
     if now.objects and made:

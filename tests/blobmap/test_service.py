@@ -12,6 +12,7 @@ from obstore.store import LocalStore, MemoryStore
 from blobmap import ManifestStore, Policy, Trie, partition_store
 from blobmap.errors import ConflictError, ListingError, ManifestError, MissingError, UsageError
 from blobmap.manifest import Blob, Bucket, Manifest, Pin
+from blobmap.scan import scan_stores
 from blobmap.state import read_state
 from blobmap.storage import Storage
 from tests.support.stores import RawArray, chunk_keys, group_v3, store_objects, write_store
@@ -131,7 +132,7 @@ def test_a_conflict_under_force_is_told_and_nothing_is_moved() -> None:
     store = MemoryStore()
     ManifestStore(store).write(THEIRS, etag=None)
     newer = replace(THEIRS, epoch=2)
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="look at scope 'st' again and repeat the forced cut"):
         partition_store(data, Racing(store, [newer]), "st", policy=SMALL, force=True)
     assert ManifestStore(store).read("st").manifest == newer
 
@@ -169,12 +170,29 @@ def test_nobody_is_asked_where_nothing_would_be_written() -> None:
     ).difference.removed
 
 
+def test_a_separator_that_is_rewritten_in_place_is_said_until_force() -> None:
+    data, manifests = MemoryStore(), ManifestStore(MemoryStore())
+    write_store(data, "st", climate(2, "."))
+    partition_store(data, manifests, "st", policy=SMALL)
+    data.delete(chunk_keys("st", climate(2, ".")[0]))
+    write_store(data, "st", climate(2, "/"))
+    outcome = partition_store(data, manifests, "st")
+    (row,) = (row for row in outcome.decisions if row.path == "tas")
+    said = "rule 'b_tas' has its place and does not fit its objects; only force can replace it"
+    assert (row.verdict, row.reason) == ("unclaimed", f"no rule can be added: {said}")
+    assert f"'tas' gets no rule: {said}" in outcome.warnings
+    assert scan_stores(data, manifests).stores[0].unclaimed == ("tas",)
+    assert read_state(manifests.storage, "st").unclaimable.keys() == {"tas"}
+    partition_store(data, manifests, "st", force=True)
+    assert scan_stores(data, manifests).stores[0].unclaimed == ()
+
+
 def test_conflicts_without_end_are_told() -> None:
     data = MemoryStore()
     write_store(data, "st", climate())
     store = MemoryStore()
     endless = Racing(store, [replace(THEIRS, epoch=epoch, blobs=()) for epoch in range(1, 50)])
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match="8 times: nothing was written for scope 'st'"):
         partition_store(data, endless, "st", policy=SMALL)
     assert 2 < endless.attempts < 20
 
