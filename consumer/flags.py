@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from blobmap.chunk_keys import METADATA_NAMES
 from consumer.records import flag_message
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class _Noted:
     """What is known of one subject.
 
     Attributes:
-        first_object: key of the first object; where somebody has to look, of the first that no confirmed flag stood
-            for.
+        first_object: key of the first object, of a document only as long as there is no other; where somebody has to
+            look, of the first that no confirmed flag stood for.
         first_seen: UTC.
         last_seen: UTC.
         confirmed_s: when its flag was confirmed, None where it was not.
@@ -74,6 +75,8 @@ class FlagBook:
             return True
         noted.last_seen = seen
         self._noted.move_to_end(subject)
+        if _is_document(noted.first_object) and not _is_document(key):
+            noted.first_object = key
         if self._stands(noted):
             return False
         if noted.confirmed_s is not None and subject.scope is None:
@@ -108,3 +111,7 @@ class FlagBook:
 
     def _stands(self, noted: _Noted) -> bool:
         return noted.confirmed_s is not None and self._clock() - noted.confirmed_s < self._reflag_s
+
+
+def _is_document(key: str) -> bool:
+    return key.rpartition("/")[2] in METADATA_NAMES

@@ -95,6 +95,15 @@ def test_a_flag_is_repeated_while_objects_come(book: FlagBook, clock: Clock) -> 
     assert not book.note(NEW, "n.zarr/d")
 
 
+def test_an_object_names_a_store_better_than_a_document(book: FlagBook) -> None:
+    """Whoever reads the flag resolves that key, and a document has the same answer whatever is claimed."""
+    book.note(NEW, "n.zarr/zarr.json")
+    assert body(book, NEW)["first_object"] == "n.zarr/zarr.json"
+    for key in ("n.zarr/t/.zarray", "n.zarr/t/0", "n.zarr/t/1"):
+        book.note(NEW, key)
+    assert body(book, NEW)["first_object"] == "n.zarr/t/0"
+
+
 def test_where_somebody_has_to_look_each_flag_names_an_object_of_its_own(book: FlagBook, clock: Clock) -> None:
     """The first one may have become part of a store since; what else lies there would never be looked at."""
     subject = FlagSubject("b", "project", None, "new-store")
