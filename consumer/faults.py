@@ -38,6 +38,8 @@ def describe(fault: ErrorDetails, model: type[BaseModel], given: Mapping[str, An
         return "is missing"
     if fault["type"] == "value_error":  # our own words, which show what may be shown
         return fault["msg"].removeprefix("Value error, ")
+    if fault["type"] == "model_type":  # what stands there instead may be a URL with everything in it
+        return "must be a table"
     allowed = fault["msg"].removeprefix("Input should be ")
     if holder is not None and _is_secret(holder, str(location[-1])):
         return allowed

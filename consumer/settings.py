@@ -114,12 +114,21 @@ class Policy(_Section):
     t_aux: Size = "1GiB"
 
 
+def _without_keys(url: str) -> str:
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise ValueError("must have no keys in it; they are access_key_id and secret_access_key of [s3]")
+    return url
+
+
+Place = Annotated[str, Field(min_length=1), AfterValidator(_without_keys)]
+
+
 class Bucket(_Section):
     """One bucket of the gateway, and where its manifests lie."""
 
     name: Annotated[str, Field(min_length=1)]
-    manifests: Annotated[str, Field(min_length=1)]
-    data: Annotated[str, Field(min_length=1)] | None = None
+    manifests: Place
+    data: Place | None = None
     s3: S3 | None = None
     policy: Policy | None = None
 
