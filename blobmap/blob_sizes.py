@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from blobmap.errors import UsageError
-from blobmap.policy import parse_size
+from blobmap.policy import format_size, parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,8 @@ class Window:
 
     def __post_init__(self) -> None:
         if self.low_bytes > self.high_bytes:
-            raise UsageError(
-                f"window from {self.low_bytes} to {self.high_bytes} bytes: its low end is above its high end"
-            )
+            low, high = format_size(self.low_bytes), format_size(self.high_bytes)
+            raise UsageError(f"window {low}..{high}: its low end is above its high end")
 
 
 def parse_window(text: str) -> Window:

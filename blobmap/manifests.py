@@ -105,7 +105,10 @@ class ManifestStore:
             RefusedError: the store does not serve us.
         """
         key = manifest_key(scope)
-        body = self.storage.get(key, limit=MAX_BYTES)
+        try:
+            body = self.storage.get(key, limit=MAX_BYTES)
+        except MissingError as error:
+            raise MissingError(f"{self.storage.name}: scope {scope!r} has no manifest") from error
         with _PARSING:
             manifest = parse_manifest(body.data, source=f"{self.storage.name}: {key!r}", scope=scope)
         return Held(manifest, body.etag)

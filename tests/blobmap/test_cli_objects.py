@@ -76,7 +76,7 @@ def test_a_blob_of_which_nothing_is_stored_is_no_error(blobmap: CommandLine) -> 
     ("words", "code", "said"),
     [
         ((SCOPE, "b_pr_0"), 5, "no rule of 'a/st.zarr' makes a blob 'b_pr_0': its rules are b_tas"),
-        (("b.zarr", "b_tas_0"), 5, "b.zarr/manifest.json"),
+        (("b.zarr", "b_tas_0"), 5, "scope 'b.zarr' has no manifest"),
         (("a/../b", "b_tas_0"), 2, "scope 'a/../b' is no key"),
         ((SCOPE, "b_tas_0", "-0", "--json"), 2, "-0 lists keys"),
         ((SCOPE, "b_tas_0", "-0", "--count"), 2, "-0 lists keys"),

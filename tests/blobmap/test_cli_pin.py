@@ -56,9 +56,9 @@ def test_a_whole_scope_is_pinned_by_whoever_asks(blobmap: CommandLine, monkeypat
         (("add", SCOPE, "tas", "--reason", "x", "--until", "soon"), 2, "'soon' is no date"),
         (("add", SCOPE, "../tas", "--reason", "x"), 2, "'../tas' is no prefix"),
         (("add", "..", "--reason", "x"), 2, "scope '..' is no key"),
-        (("add", "b.zarr", "--reason", "x"), 5, "b.zarr/manifest.json"),
+        (("add", "b.zarr", "--reason", "x"), 5, "scope 'b.zarr' has no manifest"),
         (("remove", SCOPE, "pr"), 2, "no pin on 'pr'; it has pins on: none"),
-        (("show", "b.zarr"), 5, "b.zarr/manifest.json"),
+        (("show", "b.zarr"), 5, "scope 'b.zarr' has no manifest"),
         ((), 2, "required: ACTION"),
     ],
 )
@@ -122,8 +122,8 @@ def test_pins_are_shown_without_data_too(blobmap: CommandLine) -> None:
 def test_a_broken_manifest_is_named_beside_the_pins(blobmap: CommandLine) -> None:
     show_many(blobmap)
     (blobmap.manifest_root / "b.zarr").mkdir()
-    (blobmap.manifest_root / "b.zarr/manifest.json").write_text("{")
+    (blobmap.manifest_root / "scope 'b.zarr' has no manifest").write_text("{")
     answer = blobmap("pin", "show")
     assert (answer.code, len(answer.lines)) == (5, 6)
-    assert "b.zarr/manifest.json" in answer.err
+    assert "scope 'b.zarr' has no manifest" in answer.err
     assert blobmap("pin", "show", SCOPE).code == 0
