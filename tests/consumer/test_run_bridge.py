@@ -16,6 +16,8 @@ import pytest
 from blobmap import ManifestStore
 from blobmap.storage import StorageOptions, open_storage
 from tests.services.gateway import Gateway, WebhookEvents
+from tests.services.relay import relay
+from tests.support.accounting import assert_accounts_balance, spooled_keys
 from tests.support.amqp import Bench, bench
 from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.manifests import manifest
@@ -41,12 +43,15 @@ class Site:
     source: str = ""
     runs: int = field(default=0)
 
+    @property
+    def spool(self) -> Path:
+        return self.directory / "spool.sqlite"
+
     def run(self) -> AbstractAsyncContextManager[ConsumerProcess]:
         config = self.directory / "consumer.toml"
-        spool = self.directory / "spool.sqlite"
         config.write_text(
             f'[amqp]\nurl = "{self.url}"\ngive_up_s = 1\n[http]\nport = 0\n'
-            f'[source]\nkind = "webhook"\ndialect = "versitygw"\nspool = "{spool}"\n{self.source}\n'
+            f'[source]\nkind = "webhook"\ndialect = "versitygw"\nspool = "{self.spool}"\n{self.source}\n'
             f'[[bucket]]\nname = "data"\nmanifests = "{self.directory / "manifests"}"\n'
         )
         self.runs += 1
@@ -122,13 +127,39 @@ async def test_nothing_that_was_answered_is_lost_with_the_process(site: Site, ra
             assert any(isinstance(result, aiohttp.ClientError) for result in results), "it was not in the middle"
             await process.end()
     assert answered
+    posted = {f"s.zarr/t/c/{run}/{number}" for run in range(2) for number in range(500)}
+    assert answered <= spooled_keys(site.spool) <= posted
     async with site.run() as process:
         await process.until_logged("forwarding")
         await asyncio.to_thread(rabbitmq.add_vhosts, [vhost])
         await process.until_logged("consuming")
         async with bench(site.url) as at:
-            assert await told(at, len(answered)) >= answered
-        assert await process.stop() == 0
+            keys = await told(at, len(answered))
+            assert await process.stop() == 0
+            await assert_accounts_balance(
+                at, answered, told_before=keys, spool=site.spool, unanswered=posted - answered
+            )
+
+
+async def test_what_is_cut_and_killed_is_told_queued_or_spooled(site: Site, rabbitmq: RabbitMQ) -> None:
+    """The last events are answered while nothing gets through to the broker, and then the process is killed."""
+    direct = site.url
+    waves = [[f"s.zarr/t/c/{wave}/{number}" for number in range(200)] for wave in range(3)]
+    async with relay(rabbitmq.port) as between:
+        site.url = direct.replace(f":{rabbitmq.port}/", f":{between.port}/")
+        async with site.run() as process:
+            url = await url_of(process)
+            await process.until_logged("consuming")
+            for wave, disturb in zip(waves, (between.cut, between.pause, between.pause), strict=True):
+                posting = asyncio.ensure_future(post(url, *(created("data", key) for key in wave)))
+                await asyncio.sleep(0)
+                disturb()
+                assert await posting == {200}
+            process.send(signal.SIGKILL)
+            await process.end()
+    assert spooled_keys(site.spool) >= set(waves[2])
+    async with bench(direct) as at:
+        await assert_accounts_balance(at, (key for wave in waves for key in wave), spool=site.spool)
 
 
 async def test_a_full_spool_is_answered_503_and_shown(site: Site, rabbitmq: RabbitMQ) -> None:
