@@ -122,8 +122,8 @@ def test_pins_are_shown_without_data_too(blobmap: CommandLine) -> None:
 def test_a_broken_manifest_is_named_beside_the_pins(blobmap: CommandLine) -> None:
     show_many(blobmap)
     (blobmap.manifest_root / "b.zarr").mkdir()
-    (blobmap.manifest_root / "scope 'b.zarr' has no manifest").write_text("{")
+    (blobmap.manifest_root / "b.zarr/manifest.json").write_text("{")
     answer = blobmap("pin", "show")
     assert (answer.code, len(answer.lines)) == (5, 6)
-    assert "scope 'b.zarr' has no manifest" in answer.err
+    assert "b.zarr/manifest.json" in answer.err
     assert blobmap("pin", "show", SCOPE).code == 0
