@@ -16,9 +16,9 @@ from blobmap.claims import resolve_layout
 from blobmap.foreign import is_icechunk, is_reference_json, is_reference_parquet, kind_of_file
 from blobmap.nodes import join, read_body, read_node
 from blobmap.resolve import Trie
-from blobmap.search import around, count_loose, find_nodes, pages_until
+from blobmap.search import count_loose, find_nodes, pages_until
 from blobmap.storage import as_storage
-from blobmap.tally import Count
+from blobmap.tally import Count, around
 from blobmap.walk import Walk
 from blobmap.workers import Workers
 

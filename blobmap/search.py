@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blobmap.chunk_keys import METADATA_NAMES
-from blobmap.tally import Count
+from blobmap.tally import Count, around, topmost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,27 +39,21 @@ def find_nodes(storage: Storage, key: str, stopping: Event) -> tuple[tuple[str, 
                 node for entry in page for node, _, name in [entry["path"].rpartition("/")] if name in METADATA_NAMES
             }
     found.discard(key)
-    topmost = tuple(sorted(node for node in found if not any(outer in found for outer in around(node))))
-    below = tuple(node + "/" for node in topmost)
+    nodes = topmost(found)
     loose = Count()
     for page in pages_until(storage, key, stopping):
-        count_loose(loose, page, apart_from=below)
-    return topmost, loose
+        count_loose(loose, page, apart_from=frozenset(nodes))
+    return nodes, loose
 
 
-def count_loose(count: Count, entries: Iterable[Entry], *, apart_from: tuple[str, ...] = ()) -> None:
-    """Count objects that are neither metadata documents nor markers of directories, and not below some prefixes."""
+def count_loose(count: Count, entries: Iterable[Entry], *, apart_from: frozenset[str] = frozenset()) -> None:
+    """Count objects that are neither metadata documents nor markers of directories, and not below some keys."""
     for entry in entries:
         key = entry["path"]
-        if key.rpartition("/")[2] not in METADATA_NAMES and not key.endswith("/") and not key.startswith(apart_from):
+        if key.rpartition("/")[2] in METADATA_NAMES or key.endswith("/"):
+            continue
+        if not apart_from or apart_from.isdisjoint(around(key)):
             count.add(key, entry["size"])
-
-
-def around(key: str) -> Iterator[str]:
-    """The prefixes above a key, from the inside out, the root not among them."""
-    while "/" in key:
-        key = key.rpartition("/")[0]
-        yield key
 
 
 def pages_until(storage: Storage, key: str, stopping: Event) -> Iterator[Sequence[Entry]]:

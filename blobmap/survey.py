@@ -17,7 +17,7 @@ from blobmap.errors import DocumentError, ListingError, MissingError
 from blobmap.nodes import join, read_node, settle_node
 from blobmap.policy import format_size
 from blobmap.splits import Split, share_out, split_listing
-from blobmap.tally import Measured, Tally
+from blobmap.tally import Measured, Tally, topmost
 from blobmap.walk import Walk
 from blobmap.workers import Workers
 
@@ -219,11 +219,11 @@ class _Surveying:
 
     def _counted(self, layout: ArrayLayout, tally: Tally) -> None:
         """Take in a first count: nodes inside the array are walked, and the array is counted again without them."""
-        inside = _topmost(tally.inside)
+        inside = topmost(tally.inside)
         if inside:
             skip = len(self._scope) + 1 if self._scope else 0
             self._walk.enter(node[skip:] for node in inside)
-            self._count(layout, tuple(node + "/" for node in inside), self._settle)
+            self._count(layout, inside, self._settle)
         else:
             self._settle(layout, tally)
 
@@ -270,7 +270,3 @@ class _Surveying:
                     f"consolidated metadata of {group.label} names {len(gone)} arrays that have no "
                     f"document of their own, the first is {min(gone)!r}"
                 )
-
-
-def _topmost(nodes: set[str]) -> list[str]:
-    return sorted(node for node in nodes if not any(node.startswith(other + "/") for other in nodes))

@@ -16,7 +16,7 @@ from blobmap.chunk_keys import METADATA_NAMES, ChunkKeyEncoding
 from blobmap.policy import format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from blobmap.arrays import ArrayLayout
@@ -85,7 +85,7 @@ class Tally:
     Args:
         layout: of the array.
         prefix: what its keys begin with: the key of the array and a slash, or nothing.
-        apart_from: prefixes (with a slash) below it that hold other arrays or groups, whose objects are not counted.
+        apart_from: keys of other arrays or groups inside it, whose objects are not counted.
 
     Attributes:
         documents: names of the metadata documents directly in the array.
@@ -93,10 +93,10 @@ class Tally:
         newest: UTC; when the last object of all pages was written, None where they hold none.
     """
 
-    def __init__(self, layout: ArrayLayout, prefix: str, *, apart_from: tuple[str, ...] = ()) -> None:
+    def __init__(self, layout: ArrayLayout, prefix: str, *, apart_from: Collection[str] = ()) -> None:
         self._layout = layout
         self._prefix = prefix
-        self._apart_from = apart_from
+        self._apart_from = frozenset(apart_from)
         self._own = Count()
         self._others: dict[ChunkKeyEncoding, Count] = {}
         self._strays = Count()
@@ -143,7 +143,7 @@ class Tally:
             self.newest = newest
 
     def _add_one(self, key: str, size: int) -> None:
-        if self._apart_from and key.startswith(self._apart_from):
+        if self._apart_from and not self._apart_from.isdisjoint(around(key)):
             return
         text = key.removeprefix(self._prefix)
         node, _, name = text.rpartition("/")
@@ -229,6 +229,19 @@ class Tally:
                 f"{objects} objects ({size}) below {self._layout.label} are none of its chunks and stay unmanaged, "
                 f"the first is {first!r}"
             )
+
+
+def around(key: str) -> Iterator[str]:
+    """The prefixes above a key, from the inside out, the root not among them."""
+    while "/" in key:
+        key = key.rpartition("/")[0]
+        yield key
+
+
+def topmost(nodes: Collection[str]) -> tuple[str, ...]:
+    """Those of some keys that lie below no other of them, in order."""
+    known = frozenset(nodes)
+    return tuple(sorted(node for node in known if known.isdisjoint(around(node))))
 
 
 def _pattern(encoding: ChunkKeyEncoding, ndim: int) -> re.Pattern[str]:

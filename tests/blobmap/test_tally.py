@@ -140,7 +140,7 @@ def test_documents_further_in_are_nodes_and_not_chunks() -> None:
     )
     assert tally.documents == {"zarr.json", ".zarray"}
     assert tally.inside == {PREFIX + "v"}
-    again = Tally(layout_of(raw), PREFIX, apart_from=(PREFIX + "v/",))
+    again = Tally(layout_of(raw), PREFIX, apart_from=(PREFIX + "v",))
     again.add(page([PREFIX + "c/0/0/0", PREFIX + "v/0.0", PREFIX + "v/.zarray"]))
     assert again.result() == Measured(layout_of(raw), 1, 10, layout_of(raw).encoding, newest=WRITTEN)
 
