@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from blobmap.policy import Policy, parse_size
 from blobmap.storage import StorageOptions, open_storage
+from consumer.backfill import BackfillPlan
 from consumer.flag_steps import Waits
 from consumer.partitioner import Settling
 from consumer.pipeline import Plan
 from consumer.route import Rules
+from consumer.scope_backfill import Pace
+from consumer.telling import Addressees
 from consumer.topology import Names, Topology, topology
 
 if TYPE_CHECKING:
@@ -90,6 +93,23 @@ def data(settings: Settings) -> Mapping[str, Callable[[], Storage]]:
         for bucket in settings.bucket
         if bucket.data is not None
     }
+
+
+def backfill_plan(settings: Settings) -> BackfillPlan:
+    """What backfills need."""
+    return BackfillPlan(
+        tasks=settings.topology.tasks,
+        addressees={
+            bucket.name: Addressees(
+                bucket.name,
+                _movers(settings, bucket.name),
+                journal=settings.topology.journal,
+                batch_objects=settings.sink.batch_objects,
+            )
+            for bucket in settings.bucket
+        },
+        pace=Pace(lease_s=settings.manifests.lease_s),
+    )
 
 
 def settling(settings: Settings) -> Settling:

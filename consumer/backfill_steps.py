@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from consumer.memory import Backfilling, Memory, backfilled
-from consumer.owed import is_alive, is_owed
+from consumer.owed import is_to_do
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,7 +52,7 @@ def taken(
         now: UTC.
         alive_s: as in `owed.is_alive`.
     """
-    if not is_owed(memory, epoch, scopes) or is_alive(memory, task.run, epoch, now, alive_s=alive_s):
+    if not is_to_do(memory, task.run, epoch, scopes, now, alive_s=alive_s):
         return memory
     before = memory.backfilling
     if before is not None and before.run == task.run:

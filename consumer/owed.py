@@ -52,6 +52,11 @@ def is_alive(memory: Memory, run: str, epoch: int, now: datetime, *, alive_s: fl
     return now - other.heartbeat < timedelta(seconds=alive_s)
 
 
+def is_to_do(memory: Memory, run: str, epoch: int, scopes: Collection[str], now: datetime, *, alive_s: float) -> bool:
+    """Whether a backfill is owed and no other chain sees to it; arguments as for `is_owed` and `is_alive`."""
+    return is_owed(memory, epoch, scopes) and not is_alive(memory, run, epoch, now, alive_s=alive_s)
+
+
 def is_late(memory: Memory, epoch: int, last_seen: datetime) -> bool:
     """Whether a flag shows that a key that is claimed was not told, though its manifest was backfilled.
 

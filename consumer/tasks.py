@@ -5,10 +5,10 @@ Pure. A message that cannot be read is refused with its reason, and becomes a de
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 import orjson
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from blobmap.errors import UsageError
 from consumer.records import FlagReason, Message
@@ -44,11 +44,10 @@ class Task(_Body):
         bucket: name of the bucket.
         scope: whose manifest is backfilled; None for a backfill that somebody asked for by hand.
         epoch: of the manifest under which it is told; None by hand: what is in force.
-        prefix: only keys below it, by whole segments.
+        prefix: only keys at or below it, by whole segments; the scope, where there is one.
         after: only keys greater than this, None for the beginning.
         since: UTC; only what was modified then or later, None for all.
         mover: only this one is told, None for every mover of the bucket.
-        began: UTC; when the listing of the chain began, None before that.
     """
 
     schema_: Annotated[Literal["blobmap.tasks.v1"], Field(alias="schema")] = "blobmap.tasks.v1"
@@ -60,7 +59,14 @@ class Task(_Body):
     after: str | None = None
     since: AwareDatetime | None = None
     mover: str | None = None
-    began: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.scope is None) != (self.epoch is None):
+            raise ValueError("scope and epoch go together")
+        if self.scope is not None and (self.prefix, self.since, self.mover) != (self.scope, None, None):
+            raise ValueError("a scope is told whole, and to every mover")
+        return self
 
 
 def task_message(queue: str, task: Task) -> Message:
