@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from consumer.until import set_within
@@ -90,4 +89,4 @@ class EmbeddedSource:
     def _give(self, delivery: Delivery) -> Delivery:
         self._last += 1
         self._given.append((self._last, delivery.tag))
-        return replace(delivery, tag=self._last)
+        return delivery._replace(tag=self._last)

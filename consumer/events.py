@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import unquote_to_bytes
 
 import orjson
@@ -46,8 +46,7 @@ _REMOVING_FAMILIES = frozenset({"objectremoved", "lifecycleexpiration"})
 _SIZE_UNKNOWN = frozenset({"objectcreated:copy", "objectcreated:completemultipartupload"})
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectEvent:
+class ObjectEvent(NamedTuple):  # made for every record, at a fraction of what a frozen data class costs
     """One thing that a gateway says happened to one object.
 
     Attributes:
@@ -186,8 +185,8 @@ def _parse_record(record: object, dialect: Dialect) -> ObjectEvent:
     s3 = _part(record, "s3")
     if s3 is None:
         raise _BadRecordError(f"s3 is {_shown(_field(record, 's3'))}, expected an object")
-    bucket, key, corrected = _place(s3, dialect)
     thing = _part(s3, "object") or {}
+    bucket, key, corrected = _place(_part(s3, "bucket") or {}, thing, dialect)
     identity = _part(record, "userIdentity") or {}
     return ObjectEvent(
         bucket=bucket,
@@ -226,8 +225,13 @@ def _kind(name: str) -> Kind:
     return "other"
 
 
-def _place(s3: Mapping[str, object], dialect: Dialect) -> tuple[str, str, bool]:
+def _place(holder: Mapping[str, object], thing: Mapping[str, object], dialect: Dialect) -> tuple[str, str, bool]:
     """Reads which object of which bucket a record is about.
+
+    Args:
+        holder: the record's `s3.bucket`.
+        thing: its `s3.object`.
+        dialect: the gateway's spelling.
 
     Returns:
         Bucket, key, and whether the ARN had to correct them.
@@ -235,11 +239,10 @@ def _place(s3: Mapping[str, object], dialect: Dialect) -> tuple[str, str, bool]:
     Raises:
         _BadRecordError: where they cannot be known.
     """
-    holder = _part(s3, "bucket") or {}
     bucket = _field(holder, "name")
     if not isinstance(bucket, str) or not bucket:
         raise _BadRecordError(f"s3.bucket.name is {_shown(bucket)}, expected the name of a bucket")
-    raw = _field(_part(s3, "object") or {}, "key")
+    raw = _field(thing, "key")
     if not isinstance(raw, str):
         raise _BadRecordError(f"s3.object.key is {_shown(raw)}, expected a text")
     if dialect in _FORM_ENCODED:
@@ -309,6 +312,8 @@ def _time(value: object) -> datetime | None:
         return None
     try:
         time = datetime.fromisoformat(value)
+        if time.tzinfo is UTC:
+            return time
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
@@ -323,11 +328,12 @@ _ABSENT = object()
 
 def _field(mapping: Mapping[str, object], name: str, default: object = None) -> object:
     """A field by its name in any case: versitygw writes `PrincipalId` where others write `principalId`."""
-    value = mapping.get(name, _ABSENT)
-    if value is not _ABSENT:
-        return value
-    wanted = name.lower()
-    return next((value for found, value in mapping.items() if found.lower() == wanted), default)
+    if name in mapping:
+        return mapping[name]
+    for found in mapping:
+        if len(found) == len(name) and found.lower() == name.lower():
+            return mapping[found]
+    return default
 
 
 def _part(mapping: Mapping[str, object], name: str) -> Mapping[str, object] | None:

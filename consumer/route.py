@@ -6,7 +6,7 @@ Pure: it asks the tries, which answer from memory, and decides. Nothing here kno
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from blobmap.chunk_keys import METADATA_NAMES, ChunkKeyEncoding
 from consumer.events import GatewayTest, ObjectEvent, Parsed, Refusal
@@ -52,8 +52,7 @@ _CHUNKS = tuple(spelling.encode((0,) * _MOST_AXES) for spelling in _SPELLINGS)
 _KEPT_ON_DISK: dict[Kind, IgnoreReason] = {"hot": "hot", "pinned": "pinned"}
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(NamedTuple):
     """A mover has to hear of it.
 
     Attributes:
