@@ -112,8 +112,8 @@ def next_step(last_seen: datetime, known: Known, now: datetime, waits: Waits, *,
         The step.
     """
     looked = known.looked
-    if for_size and looked is not None and is_grown_up(looked, now, waits):
-        return "look"
+    if for_size and looked is not None and not known.is_news(last_seen):
+        return "look" if _is_grown_up(looked, now, waits) else "drop"
     if last_seen < known.last_seen:
         return "drop"
     if looked is None or known.is_news(last_seen):
@@ -131,9 +131,32 @@ def is_overdue(known: Known, now: datetime, waits: Waits) -> bool:
     return now - began >= timedelta(seconds=waits.settle_max_s)
 
 
-def is_grown_up(looked: Looked, now: datetime, waits: Waits) -> bool:
+def _is_grown_up(looked: Looked, now: datetime, waits: Waits) -> bool:
     """Whether arrays that were left on disk for their size have had their time.
 
     Their flag waits for `settle_max_s` by the broker's clock; half of that tells it from one that an earlier cut sent.
     """
     return looked.hot_since is not None and now - looked.hot_since >= timedelta(seconds=waits.settle_max_s / 2)
+
+
+def remembered(look: Looked, before: Looked | None, *, is_cut: bool, is_news: bool, for_size: bool) -> Looked:
+    """Puts together what is remembered of a look that is over, and of those before it.
+
+    Args:
+        look: when it began and what it covers; `failed` where it failed, `hot_since` where it has left an array on disk
+            for its size.
+        before: what was remembered until now.
+        is_cut: whether it has written a manifest.
+        is_news: whether the flag that led to it told of what no earlier look had covered.
+        for_size: whether it was for arrays that are on disk for their size alone.
+
+    Returns:
+        The one to remember: that of another worker where it began later.
+    """
+    if before is not None and before.began > look.began:
+        return before
+    if before is not None and not is_cut:
+        if for_size and not is_news:  # beside the chain of flags, which goes on or has ended
+            return before.model_copy(update={"hot_since": before.hot_since if look.failed else None})
+        look = look.model_copy(update={"hot_since": before.hot_since})
+    return look.model_copy(update={"done": look.failed is None and not is_cut and not is_news})

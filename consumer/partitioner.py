@@ -16,7 +16,7 @@ import structlog
 
 from blobmap.errors import BlobmapError, MissingError, UnreadableError
 from blobmap.state import read_state
-from consumer.flag_steps import Known, Looked, Waits, is_overdue, next_step
+from consumer.flag_steps import Known, Looked, Waits, is_overdue, next_step, remembered
 from consumer.memory import Flagged, Memory, remember
 from consumer.outputs import StuckError
 from consumer.ports import LostError
@@ -181,13 +181,14 @@ class Partitioner:
             case "settle":
                 await self._send(flag, waits.settle_s, sink)
             case "again":
-                await self._send_again(flag, memory, sink)
+                if known.looked is not None:
+                    await self._send_again(flag, known.looked, sink, is_first=True)
             case "look":
                 in_time = for_size or is_overdue(known, now, waits)
                 await self._look(flag, scope, known, quiet_s=None if in_time else waits.settle_s, sink=sink)
 
     async def _look(self, flag: Flag, scope: str, known: Known, *, quiet_s: float | None, sink: Sink) -> None:
-        looked = Looked(covered=known.last_seen, began=self._now())
+        look, seen = Looked(covered=known.last_seen, began=self._now()), Seen()
         log = _log.bind(bucket=flag.bucket, scope=scope)
         try:
             seen = await self._see(flag.bucket, scope, quiet_s=quiet_s, whole=flag.reason == "hot-outgrown")
@@ -196,21 +197,35 @@ class Partitioner:
             if not await self._is_root(flag, scope):
                 await self._send(flag.model_copy(update={"scope": None}), self._settling.waits.settle_s, sink)
                 return
-            seen = Seen()
         except BlobmapError as error:
-            log.warning("not partitioned", reason=str(error))
-            looked, seen = looked.model_copy(update={"failed": str(error)}), None
-        if seen is not None and seen.restless:
+            look = look.model_copy(update={"failed": str(error)})
+            log.warning("not partitioned", reason=look.failed)
+        if seen.restless:
             log.info("restless", quiet_s=quiet_s)
             await self._send(flag, self._settling.waits.settle_s, sink)
             return
-        if seen is not None and seen.outcome is not None and seen.epoch is not None:
+        if seen.outcome is not None and seen.epoch is not None:
             difference = seen.outcome.difference
             log.info("partitioned", epoch=seen.epoch, added=difference.added, unclaimed=len(seen.unclaimed))
             await self._tell(flag.bucket, scope, seen.epoch)
-        memory = await self._change(flag.bucket, scope, lambda memory: _with_look(memory, looked, seen, known, flag))
-        if memory.looked is not None and not memory.looked.done:
-            await self._send_again(flag, memory, sink)
+        await self._end(flag, scope, look, seen, is_news=known.is_news(flag.last_seen), sink=sink)
+
+    async def _end(self, flag: Flag, scope: str, look: Looked, seen: Seen, *, is_news: bool, sink: Sink) -> None:
+        """Remembers a look, and sends the flag that leads to the next one."""
+        for_size, is_cut = flag.reason == "hot-outgrown", seen.epoch is not None
+        if seen.is_hot_for_size:
+            look = look.model_copy(update={"hot_since": look.began})
+
+        def change(memory: Memory) -> Memory:
+            looked = remembered(look, memory.looked, is_cut=is_cut, is_news=is_news, for_size=for_size)
+            return memory.model_copy(update={"looked": looked})
+
+        looked = (await self._change(flag.bucket, scope, change)).looked
+        if for_size and not is_news and not is_cut:
+            if look.failed is not None:
+                await self._send(flag, self._settling.again_s, sink)
+        elif looked is not None and not looked.done:
+            await self._send_again(flag, looked, sink, is_first=is_cut)
 
     async def _is_root(self, flag: Flag, scope: str) -> bool:
         """Whether a store where nothing is now belongs there nevertheless: somebody has deleted it meanwhile."""
@@ -262,13 +277,21 @@ class Partitioner:
 
     # --- what waits
 
-    async def _send_again(self, flag: Flag, memory: Memory, sink: Sink) -> None:
-        """Sends what comes after a look: the flag itself, and one for arrays that are on disk for their size alone."""
-        await self._send(flag, self._settling.again_s, sink)
-        if memory.looked is not None and memory.looked.hot_since is not None:
-            await self._send(
-                flag.model_copy(update={"reason": "hot-outgrown"}), self._settling.waits.settle_max_s, sink
-            )
+    async def _send_again(self, flag: Flag, looked: Looked, sink: Sink, *, is_first: bool) -> None:
+        """Sends what comes after a look.
+
+        Args:
+            flag: that led to it.
+            looked: the look.
+            sink: publishes.
+            is_first: whether a flag is to be sent, too, for arrays that it has left on disk for their size alone.
+        """
+        flag = flag.model_copy(update={"last_seen": looked.covered})
+        reason = "unclaimed-array" if flag.reason == "hot-outgrown" else flag.reason
+        await self._send(flag.model_copy(update={"reason": reason}), self._settling.again_s, sink)
+        if is_first and looked.hot_since is not None:
+            later = flag.model_copy(update={"reason": "hot-outgrown"})
+            await self._send(later, self._settling.waits.settle_max_s, sink)
 
     async def _send(self, flag: Flag, wait_s: float, sink: Sink) -> None:
         queue = wait_queue(self._settling.queue, wait_s)
@@ -295,25 +318,3 @@ def _known(memory: Memory, flag: Flag) -> Known:
     if flagged is None:
         return Known(flag.first_seen, flag.last_seen, memory.looked)
     return Known(flagged.first_seen, flagged.last_seen, memory.looked).joined(flag.first_seen, flag.last_seen)
-
-
-def _with_look(memory: Memory, looked: Looked, seen: Seen | None, known: Known, flag: Flag) -> Memory:
-    """What is remembered after a look.
-
-    Args:
-        memory: before.
-        looked: the look, as it began.
-        seen: what it came to, None where it failed.
-        known: what was known when it began.
-        flag: that led to it.
-    """
-    before = memory.looked
-    if before is not None and before.began > looked.began:
-        return memory  # another worker was here later
-    hot_since = None if before is None else before.hot_since
-    if seen is not None and seen.epoch is not None:
-        hot_since = looked.began if seen.is_hot_for_size else None
-    elif seen is not None and flag.reason == "hot-outgrown":
-        hot_since = None
-    done = seen is not None and seen.epoch is None and not known.is_news(flag.last_seen)
-    return memory.model_copy(update={"looked": looked.model_copy(update={"hot_since": hot_since, "done": done})})
