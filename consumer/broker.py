@@ -19,12 +19,13 @@ from blobmap.errors import UnavailableError, UsageError
 from consumer.amqp_faults import connecting
 from consumer.declare import declare
 from consumer.intake import BrokerSource
+from consumer.listening import listen
 from consumer.outlet import BrokerSink
 from consumer.stream import Connection
 from consumer.watchdog import watching
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from consumer.address import Address
     from consumer.ports import Status
@@ -51,7 +52,14 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    address: Address, topology: Topology, *, queue: str, prefetch: int, status: Status, close_s: float = CLOSE_S
+    address: Address,
+    topology: Topology,
+    *,
+    queue: str,
+    prefetch: int,
+    status: Status,
+    close_s: float = CLOSE_S,
+    on_announcement: Callable[[str, str], None] | None = None,
 ) -> AsyncIterator[Session]:
     """Connects, declares and consumes, as long as the context lasts.
 
@@ -62,6 +70,8 @@ async def open_session(
         prefetch: deliveries that may be unacknowledged.
         status: where it is said that the broker is blocked.
         close_s: seconds that closing the source, and each connection, may take.
+        on_announcement: called with bucket and scope of every manifest that somebody says has changed, from before
+            the session is there until it ends.
 
     Yields:
         Source and sink.
@@ -76,6 +86,8 @@ async def open_session(
             await declare(outgoing, topology)
             sink = await BrokerSink.open(outgoing, topology)
             source = await BrokerSource.open(incoming, queue, prefetch=prefetch)
+            if on_announcement is not None:
+                await listen(incoming, topology, on_announcement, source.end)
         for connection in (outgoing, incoming):
             connection.closing.add_done_callback(lambda _: source.end("the connection to the broker was closed"))
         async with watching(source, sink, status):

@@ -17,6 +17,7 @@ from consumer.catalog import Catalog
 from consumer.embedded import EmbeddedQueue
 from consumer.finder import Finder
 from consumer.flags import FlagBook
+from consumer.manifest_alerts import ManifestAlerts
 from consumer.ndjson import NdjsonSink
 from consumer.pipeline import Pipeline
 from consumer.ports import Status
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web import AbstractRouteDef
 
+    from consumer.broker import Session
     from consumer.ports import Journal, Sink, Source
     from consumer.records import Message
     from consumer.settings import Amqp, Embedded, Settings
@@ -62,11 +64,13 @@ class Daemon:
         self.status = Status()
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._settings = settings
+        self._alerts = ManifestAlerts(settings.topology.alerts, self.status)
         self._catalog = Catalog(
             assembly.manifest_roots(settings),
             refresh_s=settings.manifests.refresh_s,
             lease_s=settings.manifests.lease_s,
             give_up_s=self._patience_s(settings.manifests.give_up_s),
+            alert=self._alerts.tell,
         )
         self._flags = FlagBook(settings.topology.flags, reflag_s=settings.flags.reflag_s)
         self._finder = Finder(assembly.data(settings))
@@ -105,6 +109,7 @@ class Daemon:
         http = self._settings.http or Http()
         prefetch = self._settings.source.prefetch
         queue = await EmbeddedQueue.open(embedded.path, prefetch=prefetch, status=self.status)
+        queue.lay_out(assembly.laid_out(self._settings))
         try:
             inbox = events_route(queue, token=http.token.get_secret_value())
             async with self._http(http, inbox), self._manifests(stop):
@@ -124,11 +129,14 @@ class Daemon:
             give_up_s=self._patience_s(amqp.give_up_s),
             close_s=min(CLOSE_S, settings.grace_s * _SHARE_OF_CLOSING),
             status=self.status,
+            on_announcement=self._catalog.ask,
         )
         async with self._posts(amqp, laid_out, stop), self._manifests(stop):
-            await supervisor.run(
-                lambda session: self._pump(session.source, session.sink, session.sink, stop), self._send, stop
-            )
+            await supervisor.run(lambda session: self._pump_session(session, stop), self._send, stop)
+
+    async def _pump_session(self, session: Session, stop: asyncio.Event) -> None:
+        self._catalog.ask()  # what was announced while there was no session nobody has heard
+        await self._pump(session.source, session.sink, session.sink, stop)
 
     @asynccontextmanager
     async def _posts(self, amqp: Amqp, laid_out: Topology, stop: asyncio.Event) -> AsyncIterator[None]:
@@ -173,7 +181,8 @@ class Daemon:
             status=self.status,
         )
         try:
-            await in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
+            async with self._alerts.published(sink):
+                await in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
         finally:
             if lines is not None:
                 lines.close()
@@ -200,7 +209,7 @@ class Daemon:
         if http is None:
             yield
             return
-        served = [*health_routes(self.status), *routes]
+        served = [*health_routes(self.status, self._catalog.stale), *routes]
         async with serve_http(served, host=http.host, port=http.port, max_body=http.max_body) as port:
             _log.info("listening", host=http.host, port=port)
             self.port.set_result(port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,13 @@ from pamqp import commands
 
 from blobmap.errors import UnavailableError
 from consumer.amqp_faults import in_session
+from consumer.announcements import ANNOUNCEMENTS_SCHEMA, announcement
 from consumer.declare import declare_queue
 from consumer.ports import LostError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import aiormq
     from aiormq.abc import AbstractChannel
 
@@ -25,6 +29,9 @@ _PERSISTENT = 2
 
 # A broker under an alarm confirms nothing; how long that may last is the pipeline's to decide, not one publish's.
 _CONFIRM_S = 30.0
+
+# Nobody is told twice, and nobody waits for it.
+_ANNOUNCE_S = 5.0
 
 _BLOCKED = "the broker is blocked: memory or disk is short there"
 
@@ -61,13 +68,7 @@ class BrokerSink:
         blocked = await self.blocked()
         if blocked is not None:  # or it would pile up in the socket, and come out many times
             raise UnavailableError(blocked)
-        properties = commands.Basic.Properties(
-            content_type="application/json",
-            delivery_mode=_PERSISTENT,
-            message_type=message.schema,
-            headers=dict(message.headers),
-            timestamp=datetime.now(UTC),
-        )
+        properties = _properties(message.schema, message.headers)
         with in_session(f"queue {message.queue!r}"):
             try:
                 async with asyncio.timeout(_CONFIRM_S):
@@ -82,6 +83,16 @@ class BrokerSink:
             except TimeoutError as error:
                 reason = await self.blocked() or f"the broker has not confirmed for {_CONFIRM_S:g} s"
                 raise UnavailableError(reason) from error
+
+    async def announce(self, bucket: str, scope: str, epoch: int) -> None:
+        """Tells every process that listens which epoch a scope has now; see `ports.Announcer`."""
+        with suppress(LostError, DeliveryError, TimeoutError), in_session(f"exchange {self._topology.announcements!r}"):
+            async with asyncio.timeout(_ANNOUNCE_S):
+                await self._channel.basic_publish(
+                    announcement(bucket, scope, epoch),
+                    exchange=self._topology.announcements,
+                    properties=_properties(ANNOUNCEMENTS_SCHEMA, {}),
+                )
 
     async def append(self, message: Message) -> None:
         """Publishes a message to the journal, which is a stream. Raises as `publish`."""
@@ -114,3 +125,13 @@ class BrokerSink:
         queue = self._topology.queue(name)
         if queue is not None:
             await declare_queue(self._connection, queue)
+
+
+def _properties(schema: str | None, headers: Mapping[str, str]) -> commands.Basic.Properties:
+    return commands.Basic.Properties(
+        content_type="application/json",
+        delivery_mode=_PERSISTENT,
+        message_type=schema,
+        headers=dict(headers),
+        timestamp=datetime.now(UTC),
+    )

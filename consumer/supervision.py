@@ -47,6 +47,7 @@ class Supervisor:
         give_up_s: seconds to try to reach the broker.
         close_s: seconds that each step of closing a session may take.
         status: where to say how it goes.
+        on_announcement: called with bucket and scope of every manifest that somebody says has changed.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Supervisor:
         give_up_s: float,
         close_s: float,
         status: Status,
+        on_announcement: Callable[[str, str], None] | None = None,
     ) -> None:
         self._address = address
         self._topology = topology
@@ -67,6 +69,7 @@ class Supervisor:
         self._give_up_s = give_up_s
         self._close_s = close_s
         self._status = status
+        self._on_announcement = on_announcement
 
     async def run(
         self,
@@ -117,6 +120,7 @@ class Supervisor:
                     prefetch=self._prefetch,
                     status=self._status,
                     close_s=self._close_s,
+                    on_announcement=self._on_announcement,
                 )
             )
             _log.info("consuming", broker=str(self._address), queue=self._queue)

@@ -28,6 +28,16 @@ _JOURNAL: Arguments = {
 _ALERTS: Arguments = {"x-queue-type": "quorum", "x-max-length": 10_000, "x-overflow": "drop-head"}
 
 
+# Of each process's own queue of announcements: what a dead one leaves goes by itself, and one that does not keep up
+# misses some, which it finds out by itself.
+LISTENING: Arguments = {
+    "x-queue-type": "classic",
+    "x-expires": 60_000,
+    "x-max-length": 1_000,
+    "x-overflow": "drop-head",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names of everything at the broker.
@@ -91,11 +101,19 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Everything that has to exist, in the order in which it can be declared."""
+    """Everything that has to exist, in the order in which it can be declared.
+
+    Attributes:
+        exchanges: the exchanges.
+        queues: the queues; those that a process has for itself are not among them.
+        bindings: the bindings.
+        announcements: exchange that tells every process what has become of manifests.
+    """
 
     exchanges: tuple[Exchange, ...]
     queues: tuple[Queue, ...]
     bindings: tuple[Binding, ...]
+    announcements: str
 
     def queue(self, name: str) -> Queue | None:
         """The queue of that name, None where it is none of ours."""
@@ -165,4 +183,5 @@ def topology(
             Queue(names.journal, _JOURNAL),
         ),
         bindings=(Binding(names.dead, names.dead, ""), Binding(names.exchange, names.events, "#")),
+        announcements=names.manifests,
     )

@@ -49,18 +49,26 @@ async def serve_http(
         await runner.cleanup()
 
 
-def health_routes(status: Status) -> list[web.RouteDef]:
-    """The routes `/healthz` (the process lives) and `/readyz` (it takes events and can pass them on)."""
-    return [web.get("/healthz", _healthz), web.get("/readyz", _readyz(status))]
+def health_routes(status: Status, *obstacles: Callable[[], str | None]) -> list[web.RouteDef]:
+    """The routes `/healthz` (the process lives) and `/readyz` (it takes events and can pass them on).
+
+    Args:
+        status: how it goes.
+        obstacles: each gives, when it is asked, a further reason for which nothing is passed on now, None for none.
+    """
+    return [web.get("/healthz", _healthz), web.get("/readyz", _readyz(status, obstacles))]
 
 
 async def _healthz(_: web.Request) -> web.Response:
     return web.json_response({"alive": True})
 
 
-def _readyz(status: Status) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _readyz(
+    status: Status, obstacles: Iterable[Callable[[], str | None]]
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(_: web.Request) -> web.Response:
         reasons = [f"{queue}: {reason}" for queue, reason in sorted(status.troubles.items())]
+        reasons += filter(None, (obstacle() for obstacle in obstacles))
         if status.blocked is not None:
             reasons.insert(0, status.blocked)
         if not status.consuming:
