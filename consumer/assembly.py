@@ -9,6 +9,7 @@ from blobmap.policy import Policy, parse_size
 from blobmap.storage import StorageOptions, open_storage
 from consumer.backfill import BackfillPlan
 from consumer.flag_steps import Waits
+from consumer.ndjson import NdjsonSink
 from consumer.partitioner import Settling
 from consumer.pipeline import Plan
 from consumer.route import Rules
@@ -110,6 +111,16 @@ def backfill_plan(settings: Settings) -> BackfillPlan:
         },
         pace=Pace(lease_s=settings.manifests.lease_s),
     )
+
+
+def lines(settings: Settings) -> NdjsonSink | None:
+    """Opens where object records become lines; None where they are messages.
+
+    Raises:
+        RefusedError: it cannot be opened.
+    """
+    kind = settings.sink.kind or ("amqp" if settings.amqp is not None else "ndjson")
+    return NdjsonSink(settings.sink.path) if kind == "ndjson" else None
 
 
 def settling(settings: Settings) -> Settling:

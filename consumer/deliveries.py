@@ -69,14 +69,12 @@ class Deliveries:
         handler: handles them.
         dead: queue of the dead letters.
         patience_s: seconds to go on trying with one delivery.
-        status: where to say how it goes.
     """
 
-    def __init__(self, handler: Handler, *, dead: str, patience_s: float, status: Status) -> None:
+    def __init__(self, handler: Handler, *, dead: str, patience_s: float) -> None:
         self._handler = handler
         self._dead = dead
         self._patience_s = patience_s
-        self._status = status
 
     async def run(self, source: Source, sink: Sink, stop: asyncio.Event) -> None:
         """Handles deliveries until told to stop; the one that is at work is finished.
@@ -94,7 +92,6 @@ class Deliveries:
         stopping = asyncio.ensure_future(_stop_on(stop, source))
         taking = asyncio.ensure_future(source.take())
         try:
-            self._status.consuming = True
             while deliveries := await taking:
                 # Before the acknowledgement it gives nothing, but it tells when the session is over.
                 taking = asyncio.ensure_future(source.take())
@@ -102,7 +99,6 @@ class Deliveries:
                     await self._see_through(delivery, sink, taking)
                     await source.acknowledge(delivery.tag)
         finally:
-            self._status.consuming = False
             for task in (stopping, taking):
                 task.cancel()
             await asyncio.gather(stopping, taking, return_exceptions=True)

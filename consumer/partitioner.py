@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
+from blobmap import Trie
 from blobmap.errors import BlobmapError, MissingError, UnreadableError
 from blobmap.state import read_state
 from consumer.flag_steps import Known, Looked, Waits, is_overdue, next_step, remembered
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from blobmap import ManifestStore, Policy
+    from blobmap.manifest import Manifest
     from blobmap.storage import Storage
     from consumer.catalog import Catalog
     from consumer.finder import Finder, Found
@@ -207,7 +209,7 @@ class Partitioner:
         if seen.outcome is not None and seen.epoch is not None:
             difference = seen.outcome.difference
             log.info("partitioned", epoch=seen.epoch, added=difference.added, unclaimed=len(seen.unclaimed))
-            await self._tell(flag.bucket, scope, seen.epoch)
+            await self._tell(flag.bucket, seen.outcome.manifest)
         await self._end(flag, scope, look, seen, is_news=known.is_news(flag.last_seen), sink=sink)
 
     async def _end(self, flag: Flag, scope: str, look: Looked, seen: Seen, *, is_news: bool, sink: Sink) -> None:
@@ -245,11 +247,14 @@ class Partitioner:
         finally:
             look.give_up()
 
-    async def _tell(self, bucket: str, scope: str, epoch: int) -> None:
+    async def _tell(self, bucket: str, manifest: Manifest) -> None:
         """Makes known that a manifest is new; whoever does not hear it finds out by itself."""
-        self._catalog.ask(bucket, scope)
-        await self._announcer.announce(bucket, scope, epoch)
-        await self._backfills.consider(bucket, scope)
+        self._catalog.ask(bucket, manifest.scope)
+        await self._announcer.announce(bucket, manifest.scope, manifest.epoch)
+        await self._backfills.consider(bucket, manifest.scope)
+        trie = Trie()
+        trie.add(manifest)
+        await self._alerts.settle(bucket, manifest.scope, trie=trie)
 
     # --- what is remembered
 

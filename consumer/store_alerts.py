@@ -53,6 +53,7 @@ class StoreAlerts:
         self._sink = sink
         self._catalog = catalog
         self._now = now
+        self._settling = asyncio.Lock()  # what is resolved by one is seen by the next
 
     async def report(
         self, bucket: str, scope: str, kind: StoreAlertKind, key: str, details: Mapping[str, Detail] | None = None
@@ -77,9 +78,18 @@ class StoreAlerts:
         await self._publish(bucket, scope, kind, {"first_object": key, **(details or {})}, resolved=False)
         await self._remember(storage, scope, kind, Raised(raised=self._now(), key=key))
 
-    async def settle(self, bucket: str, scope: str) -> None:
-        """Resolves the alerts of a scope that somebody has claimed, whoever that was. Raises as `report`."""
-        trie = self._catalog.tries[bucket]
+    async def settle(self, bucket: str, scope: str, *, trie: Trie | None = None) -> None:
+        """Resolves the alerts of a scope that somebody has claimed, whoever that was. Raises as `report`.
+
+        Args:
+            bucket: name of the bucket.
+            scope: of the store.
+            trie: what claims, where that is newer than what the catalog has.
+        """
+        async with self._settling:
+            await self._settle(bucket, scope, trie or self._catalog.tries[bucket])
+
+    async def _settle(self, bucket: str, scope: str, trie: Trie) -> None:
         storage = self._storage(bucket)
         memory, _ = await asyncio.to_thread(recall, storage, scope)
         for kind, raised in memory.alerts.items():

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from blobmap.errors import UsageError
 from consumer import assembly
+from consumer.backfill import Backfills
 from consumer.broker import CLOSE_S
 from consumer.catalog import Catalog
 from consumer.deliveries import Deliveries, PatientSink
 from consumer.finder import Finder
 from consumer.open_sink import OpenSink
+from consumer.owing import Owing
 from consumer.partitioner import Partitioner
-from consumer.ports import Status
+from consumer.ports import Announcer, Journal, Sink, Status
+from consumer.sorted_sink import SortedSink
 from consumer.store_alerts import StoreAlerts
 from consumer.supervision import Supervisor
 from consumer.until import in_time, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from datetime import datetime
+    from collections.abc import AsyncIterator, Mapping
 
     from consumer.broker import Session
     from consumer.deliveries import Handler
-    from consumer.ports import Announcer, Sink, Source
+    from consumer.ports import Source
     from consumer.records import Message
     from consumer.settings import Amqp, Settings
 
@@ -36,6 +38,10 @@ _log = structlog.get_logger(__name__)
 # Of the time that a stop may take; what is left is for closing connections.
 _SHARE_OF_GRACE = 0.6
 _SHARE_OF_CLOSING = 0.05
+
+
+class WorkerSink(Sink, Journal, Announcer, Protocol):
+    """What a worker publishes to."""
 
 
 class Worker:
@@ -56,26 +62,32 @@ class Worker:
         self._settings = settings
         self._status = status
         self._finder = Finder(assembly.data(settings), trust_s=0)
+        data = assembly.data(settings)
         alerts = StoreAlerts(settings.topology.alerts, self.sink, catalog)
+        backfills = Backfills(assembly.backfill_plan(settings), catalog, data, sink=self.sink)
         flags = Partitioner(
             assembly.settling(settings),
-            data=assembly.data(settings),
+            data=data,
             catalog=catalog,
             finder=self._finder,
             alerts=alerts,
             announcer=self.sink,
-            backfills=_Nobody(),
+            backfills=backfills,
         )
-        self.handlers: dict[str, Handler] = {settings.topology.flags: flags}
+        self._owing = Owing(catalog, backfills, alerts)
+        self.handlers: Mapping[str, Handler] = {settings.topology.flags: flags, settings.topology.tasks: backfills}
 
-    async def work(self, queue: str, source: Source, sink: Sink, announcer: Announcer, stop: asyncio.Event) -> None:
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Finds out what is owed, until told to stop; the manifests must be loaded."""
+        await self._owing.keep(stop)
+
+    async def work(self, queue: str, source: Source, sink: WorkerSink, stop: asyncio.Event) -> None:
         """Works off one queue in one session, and ends that in the time that a stop may take.
 
         Args:
             queue: name of the queue.
             source: gives its deliveries, one at a time.
-            sink: publishes in the same session.
-            announcer: announces in the same session.
+            sink: publishes and announces in the same session.
             stop: set to stop.
 
         Raises:
@@ -84,12 +96,16 @@ class Worker:
         """
         settings = self._settings
         patience_s = settings.sink.patience_s
-        deliveries = Deliveries(
-            self.handlers[queue], dead=settings.topology.dead, patience_s=patience_s, status=self._status
-        )
-        patient = PatientSink(sink, self._status, patience_s=patience_s)
-        with self.sink.within(patient, announcer):
-            await in_time(deliveries.run(source, patient, stop), stop, settings.grace_s * _SHARE_OF_GRACE)
+        deliveries = Deliveries(self.handlers[queue], dead=settings.topology.dead, patience_s=patience_s)
+        lines = assembly.lines(settings)
+        try:
+            sorted_ = SortedSink(objects=lines or sink, journal=sink, others=sink)
+            patient = PatientSink(sorted_, self._status, patience_s=patience_s)
+            with self.sink.within(patient, sink):
+                await in_time(deliveries.run(source, patient, stop), stop, settings.grace_s * _SHARE_OF_GRACE)
+        finally:
+            if lines is not None:
+                lines.close()
 
     def close(self) -> None:
         """Lets go of threads."""
@@ -147,6 +163,7 @@ class WorkerDaemon:
     async def _supervise_all(self, stop: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._worker.keep(stop))
                 for queue in self._worker.handlers:
                     tasks.create_task(self._supervise(queue, stop))
         except BaseExceptionGroup as group:
@@ -166,7 +183,7 @@ class WorkerDaemon:
 
         async def work(session: Session) -> None:
             self._catalog.ask()  # what was announced while there was no session nobody has heard
-            await self._worker.work(queue, session.source, session.sink, session.sink, stop)
+            await self._worker.work(queue, session.source, session.sink, stop)
 
         await supervisor.run(work, _send, stop)
 
@@ -189,13 +206,6 @@ class WorkerDaemon:
     async def _loaded(self) -> bool:
         await self._catalog.load()
         return True
-
-
-class _Nobody:
-    """Tells nobody what they missed."""
-
-    async def consider(self, bucket: str, scope: str, last_seen: datetime | None = None) -> None:
-        """Does nothing."""
 
 
 async def _send(sink: Sink, message: Message) -> None:
