@@ -34,6 +34,10 @@ _INEQUIVALENT = re.compile(
     r"received (?:the value )?(?P<ours>.+?)(?: of type '\w+')? but current is (?P<theirs>.+?)(?: of type '\w+')?$"
 )
 
+# What RabbitMQ 3.10 says, for ever, of a stream that it had just made when it was killed.
+_NO_HOME = "is down or inaccessible"
+_HINT = "; if that lasts, the stream was new when the broker was killed: use another name, or see decision 014"
+
 
 @contextmanager
 def connecting(where: str, vhost: str) -> Iterator[None]:
@@ -75,7 +79,8 @@ def declaring(what: str) -> Iterator[None]:
     except (ChannelAccessRefused, ConnectionNotAllowed) as error:
         raise RefusedError(f"{what}: the broker refuses us: {_reason(error)}") from error
     except _FOREIGN as error:
-        raise LostError(f"{what}: {_reason(error)}") from error
+        reason = _reason(error)
+        raise LostError(f"{what}: {reason}{_HINT if _NO_HOME in reason else ''}") from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from aiormq.exceptions import (
     AMQPConnectionError,
     ChannelAccessRefused,
     ChannelInvalidStateError,
+    ChannelNotFoundEntity,
     ChannelPreconditionFailed,
     ConnectionClosed,
     InvalidFrameError,
@@ -50,6 +51,11 @@ def test_before_a_connection_is_open(error: Exception, kind: type[BlobmapError],
         (ChannelPreconditionFailed("PRECONDITION_FAILED - something new"), UsageError, "it exists and differs: PREC"),
         (ChannelAccessRefused("ACCESS_REFUSED - access to queue 'q' refused"), RefusedError, "it: the broker refuses"),
         (ConnectionClosed(320, "CONNECTION_FORCED"), LostError, "it: CONNECTION_FORCED"),
+        (
+            ChannelNotFoundEntity("NOT_FOUND - home node is down or inaccessible"),
+            LostError,
+            "inaccessible; if that lasts",
+        ),
     ],
 )
 def test_while_declaring(error: Exception, kind: type[BlobmapError], says: str) -> None:
