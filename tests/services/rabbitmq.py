@@ -204,7 +204,11 @@ class RabbitMQ:
         }
         file = self.directory / "vhosts.json"
         file.write_text(json.dumps(definitions))
-        self.ctl("import_definitions", str(file))
+        try:
+            self.ctl("import_definitions", str(file))
+        except ServiceError:  # on a loaded machine it answers clients before it takes commands
+            self.ctl("await_startup")
+            self.ctl("import_definitions", str(file))
 
     def raise_alarm(self) -> None:
         """Make the broker believe that memory is short: it blocks every connection that publishes."""
