@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from blobmap.counters import SHARES, Counters
 from blobmap.counting import Order
 from blobmap.errors import DocumentError, ListingError, MissingError
-from blobmap.nodes import join, read_node, settle_node
+from blobmap.nodes import Node, join, read_node, settle_node
 from blobmap.policy import format_size
 from blobmap.splits import Split, share_out, split_listing
 from blobmap.tally import Measured, Tally, topmost
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from blobmap.arrays import ArrayLayout, GroupLayout
-    from blobmap.nodes import Node
     from blobmap.objects import Entry
     from blobmap.storage import Storage
 
@@ -33,6 +32,7 @@ _THREADS: Final = 2  # files and memory: more threads only take the interpreter'
 _REMOTE_THREADS: Final = 16  # a server: most of the time is waiting
 _LARGE: Final = 20_000  # objects of a grid from which on its listing by a server is split
 _LARGE_LOCAL: Final = 5_000  # and its files are counted by processes; fewer are counted while those start
+_NAMED: Final = 8  # arrays that a message names at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ def survey_store(storage: Storage, scope: str, *, on_progress: Callable[[Progres
 
     Raises:
         MissingError: there is no zarr store at this key.
-        ListingError: a part of it could not be listed, so that nothing can be said about the whole.
+        ListingError: a part of it could not be listed, or went away meanwhile, so that nothing can be said about the
+            whole.
         UnavailableError: the store cannot be reached.
         RefusedError: the store does not serve us.
     """
@@ -106,6 +107,12 @@ def survey_store(storage: Storage, scope: str, *, on_progress: Callable[[Progres
             f"{storage.name}: {scope!r} cannot be listed whole, so nothing is decided about it; unreadable: "
             + ", ".join(repr(gap) for gap in sorted(gaps))
             + _said_of_links(storage, gaps)
+        )
+    if work.gone or (work.is_empty and read_node(storage, scope, "") == Node("")):
+        what = ", ".join(repr(path) for path in sorted(work.gone)[:_NAMED]) or "the store itself"
+        raise ListingError(
+            f"{storage.name}: {scope!r} was removed or moved while it was listed, so nothing is decided about it; "
+            f"gone: {what}"
         )
     return work.result()
 
@@ -142,8 +149,14 @@ class _Surveying:
         self._etags: dict[str, str | None] = {}
         self._on_progress = on_progress
         self._progress = Progress()
+        self.gone: list[str] = []  # arrays whose documents were read, and were not listed afterwards
         self._reporting = Lock()
         self._counters = Counters()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no array was found, whole or not."""
+        return not (self._measured or self.gone or self._walk.problems)
 
     def run(self, root: Node) -> None:
         try:
@@ -239,7 +252,9 @@ class _Surveying:
 
     def _keep(self, layout: ArrayLayout, tally: Tally, settled: ArrayLayout | DocumentError) -> None:
         self._report(arrays_done=1)
-        if isinstance(settled, DocumentError):
+        if not tally.documents:
+            self.gone.append(layout.path)
+        elif isinstance(settled, DocumentError):
             self._walk.fail(layout.path, str(settled))
         else:
             self._measured[layout.path] = replace(tally.result(), layout=settled)

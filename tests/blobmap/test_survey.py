@@ -23,6 +23,9 @@ from tests.support.recording import RecordingStorage
 from tests.support.stores import RawArray, chunk_keys, group_v2, group_v3, put_all, store_objects, write_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blobmap.objects import Entry, Level
     from tests.support.small_s3 import SmallS3
 
 TREE = [
@@ -287,6 +290,44 @@ def test_a_store_that_cannot_be_listed_whole_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other/link").symlink_to(outside)
     assert survey_store(storage, "st") == before
+
+
+class Vanishing(Storage):
+    """A store of which something is removed just before a listing of it."""
+
+    def __init__(self, store: MemoryStore, prefix: str, *, before: str) -> None:
+        super().__init__(store)
+        self._store = store
+        self._prefix = prefix
+        self._before = before
+
+    def pages(self, prefix: str = "", *, after: str | None = None) -> Iterator[Sequence[Entry]]:
+        self._vanish(prefix)
+        return super().pages(prefix, after=after)
+
+    def level(self, prefix: str = "") -> Level:
+        self._vanish(prefix)
+        return super().level(prefix)
+
+    def _vanish(self, prefix: str) -> None:
+        if prefix == self._before:
+            for entry in self._store.list(self._prefix).collect():
+                self._store.delete(entry["path"])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "before", "said"),
+    [
+        ("st", "st/atm/tas", "gone: 'atm/"),
+        ("st/atm/tas", "st/atm/tas", "gone: 'atm/tas'"),
+        ("st", "st", "gone: the store itself"),
+    ],
+)
+def test_what_goes_away_meanwhile_is_no_smaller_store(prefix: str, before: str, said: str) -> None:
+    store = MemoryStore()
+    write_store(store, "st", TREE)
+    with pytest.raises(ListingError, match=said):
+        survey_store(Vanishing(store, prefix, before=before), "st")
 
 
 def test_excluded_segments_are_nowhere() -> None:
