@@ -131,11 +131,11 @@ async def test_setup_names_a_queue_with_other_arguments(amqp_url: str, tmp_path:
     config = tmp_path / "c.toml"
     config.write_text((CONFIG / "minimal.toml").read_text().replace("amqp://guest:guest@127.0.0.1:5672/", amqp_url))
     async with bench(amqp_url) as at:
-        await at.channel.queue_declare("blobmap.flags", durable=True)
+        await at.channel.queue_declare("blobmap.objects", durable=True)
     async with consumer(tmp_path / "process", "setup", "--config", str(config)) as process:
         assert await process.end() == 2
     assert process.err == (
-        "blobmap-consumer: queue 'blobmap.flags' exists with x-queue-type none, and must have 'quorum': delete it, or"
+        "blobmap-consumer: queue 'blobmap.objects' exists with x-queue-type none, and must have 'quorum': delete it, or"
         " use another name\n"
     )
 
