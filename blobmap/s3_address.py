@@ -7,7 +7,10 @@ any credentials, towards AWS, the machine is asked whether it has an instance ro
 from __future__ import annotations
 
 import configparser
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 _METADATA_WAIT_S = 2.0
 _MAX_TIMEOUT_S = 86_400
 _ON = frozenset({"1", "true", "yes", "on"})
+# The client library panics at some of what no server accepts. A colon stands behind Ceph's tenants.
+_BUCKET = re.compile("[A-Za-z0-9._:-]+")
+_NO_HOST = re.compile(r"""[\s%<>|\\^{}"`]""")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # What the client library takes credentials from by itself, besides a key pair: all of a row must be set.
 _OTHER_CREDENTIALS = (
@@ -123,6 +129,8 @@ def s3_address(url: str, options: StorageOptions, environment: Mapping[str, str]
     prefix = prefix.strip("/")
     if not bucket or any(segment in {"", ".", ".."} for segment in prefix.split("/") if prefix):
         raise UsageError(f"{url!r} is no S3 URL: give s3://bucket or s3://bucket/prefix, without empty segments")
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(f"{url!r} is no S3 URL: the name of a bucket has letters, digits, '.', '-' and '_'")
     given = options.endpoint or _first(environment, *_ENDPOINTS)
     allow_http = options.allow_http or _is_on(environment, "AWS_ALLOW_HTTP")
     virtual_hosted = options.virtual_hosted or _is_on(environment, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST")
@@ -181,7 +189,7 @@ def _endpoint(given: str, bucket: str, *, allow_http: bool, virtual_hosted: bool
         port = parts.port
     except ValueError as error:
         raise UsageError(f"{shown} has no valid port: allowed is 1 to 65535") from error
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not _may_be_host(parts.hostname):
         raise UsageError(f"{shown} is no URL of a server: give https://host or https://host:port")
     if parts.username is not None or parts.password is not None:
         raise UsageError(
@@ -195,9 +203,27 @@ def _endpoint(given: str, bucket: str, *, allow_http: bool, virtual_hosted: bool
     if parts.scheme == "http" and not allow_http:
         raise UsageError(f"{shown} is plain http, where others can read along: give --allow-http, or an https endpoint")
     host = _host(parts, port)
+    if virtual_hosted and _is_ip_address(parts.hostname):
+        raise UsageError(
+            f"{shown} is an IP address, and --virtual-hosted puts the bucket in front of a name: give a name, or leave "
+            "--virtual-hosted out"
+        )
     if virtual_hosted and not parts.hostname.startswith(f"{bucket}."):
         host = f"{bucket}.{host}"
     return f"{parts.scheme}://{host}"
+
+
+def _is_ip_address(host: str) -> bool:
+    # What ends in a number is an address to whoever follows the URL Standard.
+    return ":" in host or host.rstrip(".").rpartition(".")[2].isdecimal()
+
+
+def _may_be_host(host: str) -> bool:
+    if not _is_ip_address(host):
+        return not _NO_HOST.search(host)
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return False
 
 
 def _host(parts: SplitResult, port: int | None) -> str:

@@ -69,7 +69,10 @@ def _run(args: argparse.Namespace) -> int:
         if isinstance(error, OutputError):
             discard_stdout()
         return _report(error, str(error), error.exit_code, verbose=args.verbose)
-    except Exception as error:  # noqa: BLE001 - the last door: no traceback reaches a user who did not ask for one
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last door, for what a library in Rust calls a panic too: no
+        # traceback reaches a user who did not ask for one.
         what = f"{type(error).__name__}: {error} (a bug of ours; -v shows where)"
         return _report(error, what, EXIT_BUG, verbose=args.verbose)
     return code

@@ -96,12 +96,17 @@ def test_a_traceback_only_with_v(blobmap: CommandLine) -> None:
     assert "Traceback" in blobmap("-v", "partition", "a/nothing.zarr", "--dry-run").err
 
 
-def test_a_bug_is_told_as_one(blobmap: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+class PanicException(BaseException):
+    """As a library in Rust raises it: no `Exception`."""
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, PanicException])
+def test_a_bug_is_told_as_one(blobmap: CommandLine, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]) -> None:
     def broken(args: object) -> int:
-        raise ZeroDivisionError(str(args is None))
+        raise kind(str(args is None))
 
     monkeypatch.setattr("blobmap.cli.schema.run", broken)
-    assert blobmap.bare("schema") == (70, "", "blobmap: ZeroDivisionError: False (a bug of ours; -v shows where)\n")
+    assert blobmap.bare("schema") == (70, "", f"blobmap: {kind.__name__}: False (a bug of ours; -v shows where)\n")
 
 
 def test_what_cannot_be_printed_is_escaped(blobmap: CommandLine) -> None:

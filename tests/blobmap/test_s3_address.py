@@ -89,6 +89,25 @@ def test_o16_an_endpoint_that_cannot_work_is_refused_with_the_reason(endpoint: s
         s3_address("s3://b", StorageOptions(endpoint=endpoint), KEYS)
 
 
+@pytest.mark.parametrize("bucket", ["a bucket", "b%ZZ", "\u00dc", "b?x", "b#x"])
+def test_a_bucket_that_cannot_be_is_refused(bucket: str) -> None:
+    with pytest.raises(UsageError, match="the name of a bucket has letters, digits"):
+        s3_address(f"s3://{bucket}/p", StorageOptions(), KEYS)
+
+
+@pytest.mark.parametrize("host", ["gate way", "1.2.3.400", "1.2.3", "a%20b", "a^b"])
+def test_a_host_that_cannot_be_is_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="is no URL of a server"):
+        s3_address("s3://b", StorageOptions(endpoint=f"https://{host}:7070"), KEYS)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_bucket_goes_in_front_of_a_name_only(host: str) -> None:
+    options = StorageOptions(endpoint=f"https://{host}", virtual_hosted=True)
+    with pytest.raises(UsageError, match="is an IP address, and --virtual-hosted puts the bucket in front of a name"):
+        s3_address("s3://b", options, KEYS)
+
+
 def test_a_password_in_an_endpoint_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="holds a user or password") as caught:
         s3_address("s3://b", StorageOptions(endpoint="https://me:sesame@host"), KEYS)
