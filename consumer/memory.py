@@ -7,10 +7,10 @@ stores are alerted once more, and backfills tell again what was told.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import orjson
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from blobmap.errors import ManifestError
@@ -81,7 +81,7 @@ class Backfilled(_Part):
         Raises:
             ManifestError: it cannot be read any more.
         """
-        return parse_manifest(orjson.dumps(self.document), source="the manifest that was backfilled")
+        return parse_manifest(json.dumps(self.document).encode(), source="the manifest that was backfilled")
 
 
 class Backfilling(_Part):
@@ -137,7 +137,7 @@ class Memory(_Part):
 
 def backfilled(manifest: Manifest, began: datetime, around: dict[str, int]) -> Backfilled:
     """What is remembered of a backfill that is done."""
-    return Backfilled(began=began, document=orjson.loads(render_manifest(manifest)), around=around)
+    return Backfilled(began=began, document=json.loads(render_manifest(manifest)), around=around)
 
 
 def recall(storage: Storage, scope: str) -> tuple[Memory, ScopeState]:
