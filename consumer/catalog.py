@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,7 +21,7 @@ from consumer.retry import growing_delays, persist
 from consumer.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from blobmap import ManifestStore, Trie
     from blobmap.storage import StorageOptions
@@ -116,6 +116,31 @@ class Catalog:
             stop: set to end it.
         """
         await until(stop, self._keep())
+
+    @asynccontextmanager
+    async def kept(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """Loads, and then keeps everything fresh as long as the context lasts.
+
+        Args:
+            stop: ends the wait for the first load. Set when keeping fails by a fault of ours: nobody may go on then.
+
+        Raises:
+            BlobmapError: as `load`.
+        """
+        await until(stop, self.load())
+        keeping = asyncio.create_task(self.keep(stop))
+        keeping.add_done_callback(lambda _: stop.set())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        if not keeping.cancelled():
+            keeping.result()
+
+    async def announce(self, bucket: str, scope: str, epoch: int) -> None:  # noqa: ARG002  # who hears of it reads it
+        """Tells this process alone, which in embedded mode is everybody; see `ports.Announcer`."""
+        self.ask(bucket, scope)
 
     def ask(self, bucket: str | None = None, scope: str | None = None) -> None:
         """Asks for a look soon, whatever is under way now.

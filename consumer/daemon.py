@@ -18,16 +18,16 @@ from consumer.embedded import EmbeddedQueue
 from consumer.finder import Finder
 from consumer.flags import FlagBook
 from consumer.manifest_alerts import ManifestAlerts
-from consumer.ndjson import NdjsonSink
 from consumer.pipeline import Pipeline
 from consumer.ports import Status
 from consumer.records import OBJECTS_SCHEMA
 from consumer.settings import Http
 from consumer.stalls import telling_stalls
 from consumer.supervision import Supervisor
-from consumer.until import in_time, until
+from consumer.until import in_time
 from consumer.web import health_routes, serve_http
 from consumer.webhook import events_route
+from consumer.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,11 +112,26 @@ class Daemon:
         queue.lay_out(assembly.laid_out(self._settings))
         try:
             inbox = events_route(queue, token=http.token.get_secret_value())
-            async with self._http(http, inbox), self._manifests(stop):
-                if not stop.is_set():
-                    await self._pump(queue, queue, queue, stop)
+            with assembly.open_lines(self._settings) as lines:
+                async with self._http(http, inbox), self._catalog.kept(stop):
+                    if not stop.is_set():
+                        await self._pump_and_work(queue, lines, stop)
         finally:
             await queue.close()
+
+    async def _pump_and_work(self, queue: EmbeddedQueue, lines: Sink | None, stop: asyncio.Event) -> None:
+        """Routes events, and does what workers would do; when one of these ends, all do."""
+        worker = Worker(self._settings, self._catalog, self.status, lines=lines)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pump(queue, queue, queue, lines, stop))
+                tasks.create_task(worker.keep(stop))
+                for name in worker.handlers:
+                    tasks.create_task(worker.work(name, queue.source(name), queue, self._catalog, stop))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from group
+        finally:
+            worker.close()
 
     async def _run_with_broker(self, amqp: Amqp, stop: asyncio.Event) -> None:
         settings = self._settings
@@ -131,12 +146,17 @@ class Daemon:
             status=self.status,
             on_announcement=self._catalog.ask,
         )
-        async with self._posts(amqp, laid_out, stop), self._manifests(stop):
-            await supervisor.run(lambda session: self._pump_session(session, stop), self._send, stop)
+        with assembly.open_lines(settings) as lines:
 
-    async def _pump_session(self, session: Session, stop: asyncio.Event) -> None:
-        self._catalog.ask()  # what was announced while there was no session nobody has heard
-        await self._pump(session.source, session.sink, session.sink, stop)
+            async def pump(session: Session) -> None:
+                self._catalog.ask()  # what was announced while there was no session nobody has heard
+                await self._pump(session.source, session.sink, session.sink, lines, stop)
+
+            async def send(sink: Sink, message: Message) -> None:
+                await (lines or sink if message.schema == OBJECTS_SCHEMA else sink).publish(message)
+
+            async with self._posts(amqp, laid_out, stop), self._catalog.kept(stop):
+                await supervisor.run(pump, send, stop)
 
     @asynccontextmanager
     async def _posts(self, amqp: Amqp, laid_out: Topology, stop: asyncio.Event) -> AsyncIterator[None]:
@@ -166,9 +186,10 @@ class Daemon:
 
     # --- what both have
 
-    async def _pump(self, source: Source, sink: Sink, journal: Journal, stop: asyncio.Event) -> None:
+    async def _pump(
+        self, source: Source, sink: Sink, journal: Journal, lines: Sink | None, stop: asyncio.Event
+    ) -> None:
         """Runs the pipeline for one session, and ends it in the time that a stop may take."""
-        lines = self._lines()
         pipeline = Pipeline(
             assembly.plan(self._settings),
             source=source,
@@ -180,29 +201,8 @@ class Daemon:
             finder=self._finder,
             status=self.status,
         )
-        try:
-            async with self._alerts.published(sink):
-                await in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
-        finally:
-            if lines is not None:
-                lines.close()
-
-    def _lines(self) -> NdjsonSink | None:
-        """Where object records become lines; None where they are messages."""
-        sink = self._settings.sink
-        kind = sink.kind or ("amqp" if self._settings.amqp is not None else "ndjson")
-        return NdjsonSink(sink.path) if kind == "ndjson" else None
-
-    async def _send(self, sink: Sink, message: Message) -> None:
-        """Publishes one message as the pipeline would."""
-        lines = self._lines() if message.schema == OBJECTS_SCHEMA else None
-        if lines is None:
-            await sink.publish(message)
-            return
-        try:
-            await lines.publish(message)
-        finally:
-            lines.close()
+        async with self._alerts.published(sink):
+            await in_time(pipeline.run(stop), stop, self._settings.grace_s * _SHARE_OF_GRACE)
 
     @asynccontextmanager
     async def _http(self, http: Http | None, *routes: AbstractRouteDef) -> AsyncIterator[None]:
@@ -214,23 +214,3 @@ class Daemon:
             _log.info("listening", host=http.host, port=port)
             self.port.set_result(port)
             yield
-
-    @asynccontextmanager
-    async def _manifests(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """Reads the manifests, and keeps them fresh; when that fails by a fault of ours, everything stops."""
-        if await until(stop, self._loaded()) is None:
-            yield
-            return
-        keeping = asyncio.create_task(self._catalog.keep(stop))
-        keeping.add_done_callback(lambda _: stop.set())
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-        if not keeping.cancelled():
-            keeping.result()
-
-    async def _loaded(self) -> bool:
-        await self._catalog.load()
-        return True

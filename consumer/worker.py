@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -19,13 +18,14 @@ from consumer.open_sink import OpenSink
 from consumer.owing import Owing
 from consumer.partitioner import Partitioner
 from consumer.ports import Announcer, Journal, Sink, Status
+from consumer.records import OBJECTS_SCHEMA
 from consumer.sorted_sink import SortedSink
 from consumer.store_alerts import StoreAlerts
 from consumer.supervision import Supervisor
-from consumer.until import in_time, until
+from consumer.until import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from consumer.broker import Session
     from consumer.deliveries import Handler
@@ -40,8 +40,8 @@ _SHARE_OF_GRACE = 0.6
 _SHARE_OF_CLOSING = 0.05
 
 
-class WorkerSink(Sink, Journal, Announcer, Protocol):
-    """What a worker publishes to."""
+class KeepingSink(Sink, Journal, Protocol):
+    """Where messages go, and where it is written down what movers were told."""
 
 
 class Worker:
@@ -51,14 +51,16 @@ class Worker:
         settings: the configuration.
         catalog: the manifests in force; somebody else keeps them fresh.
         status: where to say how it goes.
+        lines: where object records go, None where that is a queue, too.
 
     Attributes:
         handlers: by the name of their queue.
         sink: publishes in the session that is open.
     """
 
-    def __init__(self, settings: Settings, catalog: Catalog, status: Status) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, status: Status, *, lines: Sink | None) -> None:
         self.sink = OpenSink()
+        self._lines = lines
         self._settings = settings
         self._status = status
         self._finder = Finder(assembly.data(settings), trust_s=0)
@@ -81,13 +83,16 @@ class Worker:
         """Finds out what is owed, until told to stop; the manifests must be loaded."""
         await self._owing.keep(stop)
 
-    async def work(self, queue: str, source: Source, sink: WorkerSink, stop: asyncio.Event) -> None:
+    async def work(
+        self, queue: str, source: Source, sink: KeepingSink, announcer: Announcer, stop: asyncio.Event
+    ) -> None:
         """Works off one queue in one session, and ends that in the time that a stop may take.
 
         Args:
             queue: name of the queue.
             source: gives its deliveries, one at a time.
-            sink: publishes and announces in the same session.
+            sink: publishes in the same session.
+            announcer: announces in the same session.
             stop: set to stop.
 
         Raises:
@@ -97,15 +102,10 @@ class Worker:
         settings = self._settings
         patience_s = settings.sink.patience_s
         deliveries = Deliveries(self.handlers[queue], dead=settings.topology.dead, patience_s=patience_s)
-        lines = assembly.lines(settings)
-        try:
-            sorted_ = SortedSink(objects=lines or sink, journal=sink, others=sink)
-            patient = PatientSink(sorted_, self._status, patience_s=patience_s)
-            with self.sink.within(patient, sink):
-                await in_time(deliveries.run(source, patient, stop), stop, settings.grace_s * _SHARE_OF_GRACE)
-        finally:
-            if lines is not None:
-                lines.close()
+        sorted_ = SortedSink(objects=self._lines or sink, journal=sink, others=sink)
+        patient = PatientSink(sorted_, self._status, patience_s=patience_s)
+        with self.sink.within(patient, announcer):
+            await in_time(deliveries.run(source, patient, stop), stop, settings.grace_s * _SHARE_OF_GRACE)
 
     def close(self) -> None:
         """Lets go of threads."""
@@ -137,7 +137,6 @@ class WorkerDaemon:
             lease_s=settings.manifests.lease_s,
             give_up_s=settings.manifests.give_up_s,
         )
-        self._worker = Worker(settings, self._catalog, self.status)
 
     def reload(self) -> None:
         """Asks for the manifests to be compared; the old ones hold until the new ones are there."""
@@ -154,22 +153,26 @@ class WorkerDaemon:
             BlobmapError: something else that nobody but a person can mend.
         """
         _log.info("starting", buckets=[bucket.name for bucket in self._settings.bucket])
-        async with self._manifests(stop):
-            if not stop.is_set():
-                await self._supervise_all(stop)
-        self._worker.close()
+        with assembly.open_lines(self._settings) as lines:
+            worker = Worker(self._settings, self._catalog, self.status, lines=lines)
+            try:
+                async with self._catalog.kept(stop):
+                    if not stop.is_set():
+                        await self._supervise_all(worker, lines, stop)
+            finally:
+                worker.close()
         _log.info("stopped")
 
-    async def _supervise_all(self, stop: asyncio.Event) -> None:
+    async def _supervise_all(self, worker: Worker, lines: Sink | None, stop: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._worker.keep(stop))
-                for queue in self._worker.handlers:
-                    tasks.create_task(self._supervise(queue, stop))
+                tasks.create_task(worker.keep(stop))
+                for queue in worker.handlers:
+                    tasks.create_task(self._supervise(worker, queue, lines, stop))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
 
-    async def _supervise(self, queue: str, stop: asyncio.Event) -> None:
+    async def _supervise(self, worker: Worker, queue: str, lines: Sink | None, stop: asyncio.Event) -> None:
         supervisor = Supervisor(
             self._amqp.address(),
             assembly.laid_out(self._settings),
@@ -183,30 +186,9 @@ class WorkerDaemon:
 
         async def work(session: Session) -> None:
             self._catalog.ask()  # what was announced while there was no session nobody has heard
-            await self._worker.work(queue, session.source, session.sink, stop)
+            await worker.work(queue, session.source, session.sink, session.sink, stop)
 
-        await supervisor.run(work, _send, stop)
+        async def send(sink: Sink, message: Message) -> None:
+            await (lines or sink if message.schema == OBJECTS_SCHEMA else sink).publish(message)
 
-    @asynccontextmanager
-    async def _manifests(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """Reads the manifests, and keeps them fresh; when that fails by a fault of ours, everything stops."""
-        if await until(stop, self._loaded()) is None:
-            yield
-            return
-        keeping = asyncio.create_task(self._catalog.keep(stop))
-        keeping.add_done_callback(lambda _: stop.set())
-        try:
-            yield
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-        if not keeping.cancelled():
-            keeping.result()
-
-    async def _loaded(self) -> bool:
-        await self._catalog.load()
-        return True
-
-
-async def _send(sink: Sink, message: Message) -> None:
-    await sink.publish(message)
+        await supervisor.run(work, send, stop)

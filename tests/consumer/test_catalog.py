@@ -100,15 +100,8 @@ class Watched:
 @asynccontextmanager
 async def kept(watched: Watched) -> AsyncIterator[Watched]:
     """A catalog that is loaded and kept fresh as long as the context lasts."""
-    stop = asyncio.Event()
-    await watched.catalog.load()
-    keeping = asyncio.create_task(watched.catalog.keep(stop))
-    try:
+    async with watched.catalog.kept(asyncio.Event()):
         yield watched
-    finally:
-        stop.set()
-        async with asyncio.timeout(20):
-            await keeping
 
 
 # --- the first load
@@ -284,6 +277,45 @@ async def test_many_announcements_at_once_are_one_listing(root: Root, clock: Clo
             watched.catalog.ask("b", scope)
         everything = (*sorted(scopes), "unannounced.zarr")
         await watched.until(lambda: watched.catalog.tries["b"].scopes() == everything, "everything is compared")
+
+
+async def test_in_embedded_mode_an_announcement_is_for_this_process_alone(root: Root, clock: Clock) -> None:
+    async with kept(Watched(root, clock)) as watched:
+        root.write(manifest("s.zarr"))
+        await watched.catalog.announce("b", "s.zarr", 1)
+        await watched.until(lambda: watched.blob("s.zarr/t/c/0") == "b_t_0", "the new scope")
+
+
+async def test_a_fault_of_ours_stops_everything_and_is_not_kept_quiet(root: Root, clock: Clock) -> None:
+    def fail(bucket: str, scope: str) -> None:
+        raise ZeroDivisionError(f"{bucket} {scope}")
+
+    stop = asyncio.Event()
+    watched = Watched(root, clock)
+
+    async def work() -> None:
+        async with watched.catalog.kept(stop), asyncio.timeout(20):
+            watched.catalog.listeners.append(fail)
+            root.write(manifest("s.zarr"))
+            watched.catalog.ask()
+            await stop.wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await work()
+    assert caught.group_contains(ZeroDivisionError)
+
+
+async def test_a_stop_before_the_first_load_is_done_ends_the_wait(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    options = StorageOptions(endpoint="http://127.0.0.1:1", region="us-east-1", allow_http=True, timeout_s=2)
+    catalog = Catalog({"b": ("s3://m/b", options)}, refresh_s=1, lease_s=2, give_up_s=1000, clock=clock)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    async with asyncio.timeout(20), catalog.kept(stop):
+        assert stop.is_set()
 
 
 # --- the lease

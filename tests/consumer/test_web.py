@@ -47,6 +47,21 @@ async def queue(tmp_path: Path) -> AsyncIterator[EmbeddedQueue]:
     await opened.close()
 
 
+async def test_who_may_decide_nothing_is_not_ready_and_says_why() -> None:
+    """An obstacle is asked for when somebody asks, as time alone can make one."""
+    obstacle: str | None = "the manifests are old"
+    routes = health_routes(Status(consuming=True), lambda: obstacle)
+    async with (
+        serve_http(routes, host="127.0.0.1", port=0) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+        async with client.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (503, {"ready": False, "reasons": [obstacle]})
+        obstacle = None
+        async with client.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"ready": True, "reasons": []})
+
+
 async def test_an_event_is_answered_without_a_body_when_it_is_kept(queue: EmbeddedQueue) -> None:
     body = created("b", "s.zarr/t/c/0 é")
     async with served(queue) as client, client.post("/events", data=body) as answer:
