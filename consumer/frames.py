@@ -88,7 +88,7 @@ class Assembly:
             if kind == _METHOD and payload.startswith(self._ours):
                 self._begin(payload)
                 return True
-            if kind == _METHOD and payload.startswith(_CHANNEL_CLOSE):
+            if kind == _METHOD and payload.startswith(_CHANNEL_CLOSE) and len(payload) > _CODE:
                 self.closed = payload[_CODE + 1 : _CODE + 1 + payload[_CODE]].decode(errors="replace")
             return False
         if kind == _HEADER and self._missing < 0 and len(payload) >= _CONTENT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pamqp.frame
@@ -97,9 +98,7 @@ properties = st.builds(
     commands.Basic.Properties,
     content_type=st.none() | shorts.filter(bool),
     headers=st.none() | st.dictionaries(st.sampled_from(["x-delivery-count", "other"]), st.integers(0, 99) | shorts),
-    timestamp=st.none() | st.datetimes(datetime(2001, 1, 1), datetime(2100, 1, 1)).map(
-        lambda time: time.replace(microsecond=0, tzinfo=UTC)
-    ),
+    timestamp=st.none() | st.integers(0, 2**32 - 1).map(lambda seconds: datetime.fromtimestamp(seconds, UTC)),
     message_type=st.none() | shorts.filter(bool),
 )
 
@@ -141,7 +140,7 @@ sequences = st.lists(contents() | methods.map(lambda one: [frame(one)]) | st.jus
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     bounds = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
-    return [data[first:last] for first, last in zip(bounds, bounds[1:], strict=False)]
+    return [data[first:last] for first, last in pairwise(bounds)]
 
 
 @given(sequences, st.lists(st.integers(0, 2000), max_size=20))
@@ -210,6 +209,13 @@ def test_tells_why_the_broker_has_closed_the_channel() -> None:
     assert opened.assembly.closed is None
     assert opened.sort(closing) == closing
     assert opened.assembly.closed == "PRECONDITION_FAILED - delivery acknowledgement timed out"
+
+
+def test_a_channel_that_is_closed_in_few_bytes_is_left_to_others() -> None:
+    closing = raw(1, b"\x00\x14\x00\x28\x00\x00")
+    opened = Opened()
+    assert opened.sort(closing) == closing
+    assert (opened.assembly.closed, opened.sorter.disorder) == (None, None)
 
 
 def raw(kind: int, payload: bytes, channel: int = OWN, end: bytes = b"\xce") -> bytes:

@@ -1,4 +1,4 @@
-"""A TCP relay between a client and a service, which a test cuts, mutes and lets go on."""
+"""A TCP relay between a client and a service, which a test cuts, mutes, spoils and lets go on."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Relay:
         self._target = target
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._spoils = False
         self._pairs: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
         self._stranded: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,6 +51,10 @@ class Relay:
         """Goes on after `pause`."""
         self._flowing.set()
 
+    def spoil(self) -> None:
+        """Changes the last byte of the next thing that anybody says."""
+        self._spoils = True
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forwards one connection."""
         self.accepted += 1
@@ -71,6 +76,8 @@ class Relay:
         try:
             while data := await source.read(CHUNK):
                 await self._flowing.wait()
+                if self._spoils:
+                    self._spoils, data = False, data[:-1] + bytes((data[-1] ^ 0xFF,))
                 if sink not in self._stranded:
                     sink.write(data)
                     await sink.drain()
