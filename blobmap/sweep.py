@@ -102,8 +102,9 @@ class Sweep(Generic[_C]):
         self._begin = begin
         self._take = take
         self._on_progress = on_progress
-        self._in_memory = storage.is_ordered and not storage.is_remote
-        self._threads = 1 if self._in_memory else _REMOTE_THREADS if storage.is_remote else _THREADS
+        # What is in memory is listed no sooner by several threads, and a listing is made whole before its first page.
+        in_memory = storage.is_ordered and not storage.is_remote
+        self._threads = 1 if in_memory else _REMOTE_THREADS if storage.is_remote else _THREADS
         self._workers = Workers(self._threads)
         self._open = 0
         self._objects = 0
@@ -122,8 +123,7 @@ class Sweep(Generic[_C]):
     def _ask(self, parts: Sequence[Part]) -> None:
         self._open += len(parts)
         for part, pages in [(part, self._storage.pages(part.prefix, after=part.after)) for part in parts]:
-            # In memory, one level takes as long as everything below it.
-            if part == Part(part.prefix) and part.prefix in self._outer and not self._in_memory:
+            if part == Part(part.prefix) and part.prefix in self._outer:
                 self._workers.do(partial(self._divided, part), self._listed)
             else:
                 work = self._list_in_order if self._storage.is_ordered else self._list_folder
