@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +19,9 @@ def show(report: Report) -> str:
     lines = [
         f"stores {report.stores}, puts {report.puts}, objects {score.objects}, archivable {score.archivable}",
         f"told: by event {score.by_event}, by backfill only {score.by_backfill}; records {dict(report.records)}",
-        f"from the last write to the last record {report.peace_s:.1f} s; left in queues {report.waiting}",
+        f"last write to last record of a store: median {statistics.median(report.delays_s):.1f} s",
+        f"last write to last record of a store: at most {report.delays_s[-1]:.1f} s",
+        f"alerts {report.alerts}; left in queues {report.waiting}",
         f"missing {len(score.missing)}, unclaimed {len(score.unclaimed)}, forbidden {len(score.forbidden)}",
         f"alerts wrong {len(score.repeated_alerts)}, unheard {len(score.unheard)}",
         *(f"  {what}: {count}" for what, count in sorted(report.attacks.items())),

@@ -29,15 +29,13 @@ class Mover:
         told: key, etag, scope and blob id of every object of which it heard, and from which sources.
         records: how many records came, by source.
         alerts: alerts by key, in the order in which they came.
-        last: when the last record came, by the loop's clock.
-        last_of: the same for each scope.
+        last_of: when the last record of each scope came, by the loop's clock.
     """
 
     def __init__(self, url: str, queue: str, alerts: str) -> None:
         self.told: dict[Claim, set[str]] = {}
         self.records: Counter[str] = Counter()
         self.alerts: dict[str, list[dict[str, Any]]] = {}
-        self.last = 0.0
         self.last_of: dict[str, float] = {}
         self._url = url
         self._queue = queue
@@ -55,11 +53,11 @@ class Mover:
         raise ConnectionError("lost")
 
     async def _note_records(self, message: DeliveredMessage) -> None:
-        self.last = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         for record in json.loads(message.body)["records"]:
             assert record["event"] == "created", record
             self.records[record["source"]] += 1
-            self.last_of[record["scope"]] = self.last
+            self.last_of[record["scope"]] = now
             claim = (record["key"], record["etag"], record["scope"], record["blob_id"])
             self.told.setdefault(claim, set()).add(record["source"])
         await message.channel.basic_ack(message.delivery_tag or 0, wait=False)

@@ -101,6 +101,11 @@ class Process:
         async with asyncio.timeout(_END_S):
             return await self._process.wait()
 
+    async def close(self) -> None:
+        """Ends it in order, where it has not ended."""
+        if self._process is not None and self._process.returncode is None:
+            await self.end(signal.SIGTERM)
+
     def logged(self, begin: int = 0) -> list[dict[str, Any]]:
         """The lines that it logged from a position of its log on."""
         with self.log.open("rb") as file:
@@ -155,7 +160,7 @@ class SoakSite:
         async with AsyncExitStack() as ending:
             for process in (*self.daemons, *self.workers):
                 await process.start()
-                ending.push_async_callback(process.end, signal.SIGTERM)
+                ending.push_async_callback(process.close)
             yield
 
     async def blobmap(self, *words: str) -> int:

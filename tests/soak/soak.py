@@ -35,7 +35,8 @@ class Report:
         stores: how many there are.
         attacks: what the adversary did.
         records: what movers were told, by source, repetitions counted.
-        peace_s: seconds from the last write to the last record.
+        alerts: how many subjects a person was told of.
+        delays_s: for each store the seconds from its last write to its last record, in growing order.
         waiting: messages that were left in our queues.
     """
 
@@ -44,7 +45,8 @@ class Report:
     stores: int
     attacks: Counter[str]
     records: Counter[str]
-    peace_s: float
+    alerts: int
+    delays_s: list[float]
     waiting: dict[str, int]
 
 
@@ -69,7 +71,6 @@ async def soak(directory: Path, gateway_binary: Path, *, seed: int, war_s: float
             writers = Writers(gateway.store(DATA), seed)
             adversary = Adversary(site, writers, seed)
             await _war(writers, adversary, war_s)
-            last_write = asyncio.get_running_loop().time()
             waiting = await _peace(broker, forwarder, mover)
             return Report(
                 score=keep_score(site, writers, mover, forwarder),
@@ -77,7 +78,10 @@ async def soak(directory: Path, gateway_binary: Path, *, seed: int, war_s: float
                 stores=len(writers.stores),
                 attacks=adversary.done,
                 records=mover.records,
-                peace_s=max(0.0, mover.last - last_write),
+                alerts=len(mover.alerts),
+                delays_s=sorted(
+                    max(0.0, mover.last_of.get(scope, last) - last) for scope, last in writers.last_of.items()
+                ),
                 waiting=waiting,
             )
 

@@ -69,10 +69,12 @@ class Writers:
     Attributes:
         stores: by scope.
         puts: objects put.
+        last_of: when each store was last written to, by the loop's clock.
     """
 
     def __init__(self, data: S3Store, seed: int) -> None:
         self.stores: dict[str, Store] = {}
+        self.last_of: dict[str, float] = {}
         self.puts = 0
         self._data = data
         self._random = random.Random(seed)  # noqa: S311  # nothing here is secret, and a run has to be repeatable
@@ -125,6 +127,7 @@ class Writers:
             store.written[key] = data
             await self._patiently(key, data)
             self.puts += 1
+            self.last_of[store.scope] = asyncio.get_running_loop().time()
             await asyncio.sleep(_PAUSE_S)
 
     async def _patiently(self, key: str, data: bytes) -> None:
