@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OBJECTS = "blobmap.objects"
 EVENTS = "blobmap.events"
 DEAD = "blobmap.dead"
+ALERTS = "blobmap.alerts"
 JOURNAL = "blobmap.journal"
 
 
