@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import blobmap
 from blobmap.errors import BlobmapError, UsageError
-from consumer import assembly
+from consumer import assembly, by_hand
 from consumer.broker import connect
 from consumer.configuration import load_settings
 from consumer.daemon import Daemon
@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text, run in (
         ("run", "resolve events, tell movers, flag what nobody has partitioned", _run),
         ("partition", "work off what run has flagged: cut stores that are quiet, tell what movers missed", _partition),
+        ("backfill", "tell movers of what exists already: at a first start, or where a mover has lost it", _backfill),
         (
             "dead",
             "look at what could not be handled, send it back to be tried again, or let it go",
@@ -119,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
         if name == "dead":
             add_arguments(command)
+        if name == "backfill":
+            by_hand.add_arguments(command)
         if name == "demo":
             command.add_argument(
                 "--dir",
@@ -162,6 +165,11 @@ def _partition(args: argparse.Namespace) -> int:
     settings = load_settings(args.config)
     _run_loop(lambda: _serve(settings, WorkerDaemon, worker=False))
     return 0
+
+
+def _backfill(args: argparse.Namespace) -> None:
+    settings = load_settings(args.config)
+    _run_loop(lambda: by_hand.run_backfill(settings, args))
 
 
 async def _run_workers(settings: Settings, args: argparse.Namespace) -> int:
