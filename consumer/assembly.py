@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from consumer.telling import Addressees
 from consumer.topology import Names, Topology, topology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from blobmap.storage import Storage
     from consumer.settings import Bucket, Settings
@@ -113,14 +114,25 @@ def backfill_plan(settings: Settings) -> BackfillPlan:
     )
 
 
-def lines(settings: Settings) -> NdjsonSink | None:
-    """Opens where object records become lines; None where they are messages.
+@contextmanager
+def open_lines(settings: Settings) -> Iterator[NdjsonSink | None]:
+    """Opens where object records become lines, once for all that write there, as long as the context lasts.
+
+    Yields:
+        A sink for them; None where records are messages like all others.
 
     Raises:
         RefusedError: it cannot be opened.
     """
     kind = settings.sink.kind or ("amqp" if settings.amqp is not None else "ndjson")
-    return NdjsonSink(settings.sink.path) if kind == "ndjson" else None
+    if kind == "amqp":
+        yield None
+        return
+    lines = NdjsonSink(settings.sink.path)
+    try:
+        yield lines
+    finally:
+        lines.close()
 
 
 def settling(settings: Settings) -> Settling:

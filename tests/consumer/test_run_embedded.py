@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from obstore.store import LocalStore
 
 from blobmap import ManifestStore
 from blobmap.storage import StorageOptions, open_storage
@@ -19,6 +20,7 @@ from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.manifests import manifest
 from tests.support.notifications import TEST_EVENT, created
 from tests.support.posting import post, url_of
+from tests.support.stores import RawArray, chunk_keys, write_store
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Site:
     top: str = ""
     http: str = ""
     s3: str = ""
+    bucket: str = ""
 
     @property
     def out(self) -> Path:
@@ -47,7 +50,7 @@ class Site:
         config.write_text(
             f'{self.top}\n[embedded]\npath = "{queue}"\n[source]\ndialect = "versitygw"\n[s3]\n{self.s3}\n'
             f'[http]\nport = 0\n{self.http}\n[sink]\npath = "{self.sink}"\n'
-            f'[[bucket]]\nname = "b"\nmanifests = "{self.manifests}"\n'
+            f'[[bucket]]\nname = "b"\nmanifests = "{self.manifests}"\n{self.bucket}'
         )
         return consumer(self.directory / "process", "run", "--config", str(config))
 
@@ -70,17 +73,33 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path, manifests=str(tmp_path / "manifests"), sink=str(tmp_path / "out.ndjson"))
 
 
-async def test_events_become_lines_and_one_flag(site: Site) -> None:
+async def test_events_become_lines_and_one_alert(site: Site) -> None:
     async with site.run() as process:
         url = await url_of(process)
         bodies = [created("b", f"s.zarr/t/c/{number}") for number in range(50)]
         assert await post(url, TEST_EVENT, *bodies, *(created("b", f"n.zarr/t/{n}") for n in range(9))) == {200}
         assert set(await site.told(50)) == {f"s.zarr/t/c/{number}" for number in range(50)}
+        await process.until_logged("alert")
         assert await process.stop() == 0
     queue = await EmbeddedQueue.open(site.directory / "queue.sqlite", prefetch=1)
-    (flag,) = await queue.messages("blobmap.flags")
+    (alert,) = await queue.messages("blobmap.alerts")
     await queue.close()
-    assert json.loads(flag.body)["prefix"] == "n.zarr"
+    assert json.loads(alert.body)["key"] == "unmanaged-store:b/n.zarr"
+
+
+async def test_a_fresh_store_is_flagged_partitioned_and_told_by_one_process(site: Site) -> None:
+    data = site.directory / "data"
+    data.mkdir()
+    array = RawArray("tas", (6, 4), (1, 4), dims=("time", "y"))
+    write_store(LocalStore(data), "fresh", [array])
+    site.bucket = f'data = "{data}"\n[flags]\nsettle_s = 0.2\nreflag_s = 0.2\n[manifests]\nrefresh_s = 0.2\n'
+    site.bucket += '[policy]\nt_hot = "1B"\n'
+    keys = chunk_keys("fresh", array)
+    async with site.run() as process:
+        assert await post(await url_of(process), *(created("b", key) for key in keys)) == {200}
+        told = await site.told(len(keys))
+        assert await process.stop() == 0
+    assert set(told) == set(keys)
 
 
 async def test_what_was_answered_survives_a_kill_in_the_middle(site: Site) -> None:
