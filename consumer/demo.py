@@ -1,4 +1,4 @@
-"""The whole way on a small store, in one process: write, partition, notify, resolve, tell, flag.
+"""The whole way on small stores, in one process: write, partition, notify, resolve, tell; flag, settle, backfill.
 
 Standard output has the object records and nothing else; what happens is told on standard error.
 """
@@ -13,20 +13,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import aiohttp
-import orjson
 
 from blobmap import ManifestStore, Policy, partition_store
 from blobmap.errors import UnavailableError, UsageError
 from blobmap.policy import format_size, parse_size
 from blobmap.storage import StorageOptions, open_storage
+from consumer import settings
 from consumer.daemon import Daemon
 from consumer.demo_store import notification, write_store
-from consumer.embedded import EmbeddedQueue
-from consumer.settings import Bucket, Embedded, Http, Settings, Source
+from consumer.memory import recall
+from consumer.settings import Bucket, Embedded, Http, Manifests, Settings, Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blobmap.manifest import Manifest
     from blobmap.service import Outcome
     from consumer.demo_store import Written
 
@@ -34,7 +35,10 @@ _BUCKET = "demo"
 _STORE, _STRANGER = "ocean.zarr", "new.zarr"
 
 # Small enough for several blobs of a small store; the true defaults are 100 GiB and 16 MiB.
-_POLICY = Policy(t_max_bytes=parse_size("128KiB"), t_hot_bytes=parse_size("1KiB"))
+_POLICY = settings.Policy(t_max="128KiB", t_hot="1KiB")
+
+# Nobody waits for ten minutes to see a demo.
+_FLAGS = settings.Flags(settle_s=1, reflag_s=0.5)
 
 _PATIENCE_S = 30.0
 _LOOK_S = 0.02
@@ -72,42 +76,45 @@ async def _show(directory: Path, bucket: Path) -> None:
     _say(f"2. It was partitioned: {directory / 'manifests' / _STORE / 'manifest.json'} now says")
     _tell_decisions(outcome)
 
-    settings = _settings(directory)
     stop = asyncio.Event()
-    daemon = Daemon(settings)
+    daemon = Daemon(_settings(directory))
     running = asyncio.ensure_future(daemon.run(stop))
-    telling = asyncio.ensure_future(_tell(daemon, bucket, objects))
+    telling = asyncio.ensure_future(_tell(daemon, bucket, directory / "manifests", objects))
     try:
         await asyncio.wait((running, telling), return_when=asyncio.FIRST_COMPLETED)
         if running.done():  # it could not go on, and says why
             running.result()
-        strangers = await telling
+        cut = await telling
         stop.set()
         await running
     finally:
         for task in (running, telling):
             task.cancel()
         await asyncio.gather(running, telling, return_exceptions=True)
-    _sum_up(daemon, objects, strangers, await _flags(directory, settings))
+    _sum_up(daemon, objects, cut)
 
 
-async def _tell(daemon: Daemon, bucket: Path, objects: Sequence[Written]) -> list[Written]:
-    """Announces the store, and another one that nobody has partitioned; gives the objects of that."""
+async def _tell(daemon: Daemon, bucket: Path, manifests: Path, objects: Sequence[Written]) -> Manifest:
+    """Announces the store, and another one that nobody has partitioned; gives the manifest that this one gets."""
     url = f"http://127.0.0.1:{await daemon.port}/events"
     _say(f"3. The daemon listens. Each object is announced to {url}, as versitygw does it.")
     _say("   One record for each chunk follows; chunks with the same blob_id go to tape together:")
     await _announce(url, objects)
     await _handled(daemon, len(objects))
     strangers = await asyncio.to_thread(write_store, bucket, _STRANGER, times=6, variables=("wind",))
+    _say(f"4. {_STRANGER}, which nobody has partitioned, is announced too ({len(strangers)} objects).")
+    _say(f"   It is flagged, cut when nobody has written to it for {_FLAGS.settle_s:g} s, and then told, too.")
+    _say("   A backfill is owed by every new manifest, so the chunks above can come once more, from that:")
     await _announce(url, strangers)
     await _handled(daemon, len(objects) + len(strangers))
-    return strangers
+    return await _cut_and_told(manifests)
 
 
 def _partition(bucket: Path, manifests: Path) -> Outcome:
     options = StorageOptions()
     store = ManifestStore(open_storage(str(manifests), options, create=True))
-    return partition_store(open_storage(str(bucket), options), store, _STORE, policy=_POLICY)
+    policy = Policy(t_max_bytes=parse_size(_POLICY.t_max), t_hot_bytes=parse_size(_POLICY.t_hot))
+    return partition_store(open_storage(str(bucket), options), store, _STORE, policy=policy)
 
 
 def _settings(directory: Path) -> Settings:
@@ -116,6 +123,9 @@ def _settings(directory: Path) -> Settings:
         source=Source(dialect="versitygw"),
         bucket=(Bucket(name=_BUCKET, data=str(directory / "bucket"), manifests=str(directory / "manifests")),),
         http=Http(port=0),
+        policy=_POLICY,
+        flags=_FLAGS,
+        manifests=Manifests(refresh_s=0.5),
     )
 
 
@@ -135,12 +145,15 @@ async def _handled(daemon: Daemon, count: int) -> None:
     raise UnavailableError(f"only {daemon.status.counts['events']} of {count} events were handled in {_PATIENCE_S:g} s")
 
 
-async def _flags(directory: Path, settings: Settings) -> list[dict[str, str]]:
-    queue = await EmbeddedQueue.open(directory / "consumer.sqlite", prefetch=1)
-    try:
-        return [orjson.loads(message.body) for message in await queue.messages(settings.topology.flags)]
-    finally:
-        await queue.close()
+async def _cut_and_told(manifests: Path) -> Manifest:
+    """Waits until the store that nobody has partitioned has a manifest, and movers were told what it claims."""
+    storage = open_storage(str(manifests), StorageOptions())
+    for _ in range(round(_PATIENCE_S / _LOOK_S)):
+        memory, _ = await asyncio.to_thread(recall, storage, _STRANGER)
+        if memory.backfilled is not None:
+            return memory.backfilled.manifest()
+        await asyncio.sleep(_LOOK_S)
+    raise UnavailableError(f"{_STRANGER} was not cut and told in {_PATIENCE_S:g} s")
 
 
 def _tell_decisions(outcome: Outcome) -> None:
@@ -155,18 +168,14 @@ def _tell_decisions(outcome: Outcome) -> None:
             )
 
 
-def _sum_up(
-    daemon: Daemon, objects: Sequence[Written], strangers: Sequence[Written], flags: Sequence[dict[str, str]]
-) -> None:
+def _sum_up(daemon: Daemon, objects: Sequence[Written], cut: Manifest) -> None:
     counts = daemon.status.counts
-    _say(f"4. {_STRANGER}, which nobody has partitioned, was announced too ({len(strangers)} objects):")
-    for flag in flags:
-        _say(f"     one flag: {flag['reason']} {flag['prefix']!r}, first seen with {flag['first_object']!r}")
     _say("")
     _say(f"Of {len(objects)} objects of {_STORE}, {counts['emitted']} are chunks of blobs: each has a record above.")
     _say("The others are metadata and coordinates, which readers need at once: they never move to tape.")
     _say(
-        f"{counts['unclaimed']} chunks of {_STRANGER} made {len(flags)} flag, and stay on disk until it is partitioned."
+        f"{counts['unclaimed']} objects of {_STRANGER} came before it had a manifest. It has epoch {cut.epoch} now, and"
+        " a backfill has told its chunks."
     )
     _say("Next: config/minimal.toml is the shortest configuration beside a real gateway and a broker.")
 

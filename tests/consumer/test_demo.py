@@ -20,13 +20,16 @@ async def test_the_demo_shows_the_whole_way(tmp_path: Path) -> None:
     async with consumer(tmp_path / "process", "demo", "--dir", str(tmp_path / "demo")) as process:
         assert await process.end() == 0
     records = [json.loads(line) for line in process.out.splitlines()]
-    blobs = {record["blob_id"] for record in records}
-    assert {record["key"] for record in records} == {
+    announced = [record for record in records if record["source"] == "event"]
+    blobs = {record["blob_id"] for record in announced}
+    assert {record["key"] for record in announced} == {
         f"ocean.zarr/{variable}/c/{step}/0/0" for variable in ("salt", "temp") for step in range(24)
     }
     assert blobs == {f"b_{variable}_{number}" for variable in ("salt", "temp") for number in range(3)}
-    assert len(records) == 48
-    assert "one flag: new-store 'new.zarr'" in process.err
+    assert len(announced) == 48
+    late = {record["key"] for record in records if record["scope"] == "new.zarr"}
+    assert late == {f"new.zarr/wind/c/{step}/0/0" for step in range(6)}
+    assert "It has epoch 1 now" in process.err
     assert "Of 53 objects of ocean.zarr, 48 are chunks of blobs" in process.err
     assert "{" not in process.err, "no log lines between the explanations"
     assert (tmp_path / "demo/manifests/ocean.zarr/manifest.json").exists()
