@@ -269,6 +269,23 @@ async def test_a_scope_that_has_no_manifest_may_be_announced(root: Root, clock: 
         assert watched.catalog.invalid("b", scope) is None
 
 
+async def test_a_manifest_that_a_listing_missed_while_it_was_replaced_is_not_dropped(root: Root, clock: Clock) -> None:
+    """Some gateways remove a file before they put the new one there."""
+    root.write(manifest("s.zarr"))
+    watched = Watched(root, clock)
+    await watched.catalog.load()
+    root.write(manifest("s.zarr", epoch=2, width=5))
+    await watched.catalog._buckets["b"].manifests._let_go("s.zarr")
+    assert watched.blob("s.zarr/t/c/25") == "b_t_5"
+
+
+async def test_a_manifest_that_is_listed_and_not_there_leaves_a_comparison_incomplete(root: Root, clock: Clock) -> None:
+    watched = Watched(root, clock)
+    with pytest.raises(UnavailableError, match=r"the manifest of 's\.zarr' is listed and not there"):
+        await watched.catalog._buckets["b"].manifests._follow("s.zarr", "etag")
+    assert "s.zarr" not in watched.catalog._buckets["b"].manifests._etags
+
+
 async def test_many_announcements_at_once_are_one_listing(root: Root, clock: Clock) -> None:
     scopes = [f"s{number}.zarr" for number in range(150)]
     async with kept(Watched(root, clock)) as watched:
