@@ -125,7 +125,7 @@ def _settings(directory: Path) -> Settings:
         http=Http(port=0),
         policy=_POLICY,
         flags=_FLAGS,
-        manifests=Manifests(refresh_s=0.5),
+        manifests=Manifests(refresh_s=2),
     )
 
 
