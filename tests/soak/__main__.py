@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import sys
 import tempfile
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="where logs are left; else they are removed")
     args = parser.parse_args()
+    logging.basicConfig(level=logging.CRITICAL)  # aiormq tells of every connection that a killed broker refuses
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         directory = args.dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
