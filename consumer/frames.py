@@ -160,7 +160,7 @@ class FrameSorter:
         own = -1 if self.assembly is None else self.assembly.channel
         at, end = 0, len(data)
         self._wanted = _AROUND
-        while end - at >= _AROUND:
+        while end - at >= _AROUND and self.disorder is None:
             kind, channel, size = _read_head(data, at)
             after = at + _AROUND + size
             if kind not in _KINDS:

@@ -110,7 +110,7 @@ def contents(draw: st.DrawFn) -> list[bytes]:
     pieces = draw(st.lists(st.binary(min_size=1, max_size=60), max_size=3))
     parts = [
         commands.Basic.Deliver(
-            draw(st.sampled_from([TAG, TAG, "blobmap2", ""])),
+            draw(st.sampled_from([TAG, TAG, "blobmap2", "blob", "", "bloated"])),
             draw(st.integers(1, 2**63)),
             draw(st.booleans()),
             draw(st.sampled_from(["", "s3.events"])),
@@ -245,7 +245,7 @@ FAULTS = {
 @pytest.mark.parametrize("together", [True, False])
 def test_from_a_fault_on_everything_is_left_to_others(name: str, together: bool) -> None:
     before, fault = FAULTS[name]
-    good, after = b"".join(delivery(b"good", 9)), HEARTBEAT + b"anything"
+    good, after = b"".join(delivery(b"good", 9)), HEARTBEAT + b"".join(delivery(b"late", 10))
     opened = Opened()
     pieces = [HEARTBEAT, good, before, fault, after]
     rest = opened.sort(*([b"".join(pieces)] if together else pieces))
