@@ -251,4 +251,5 @@ def test_from_a_fault_on_everything_is_left_to_others(name: str, together: bool)
     rest = opened.sort(*([b"".join(pieces)] if together else pieces))
     assert opened.sorter.disorder is not None
     assert rest == HEARTBEAT + fault + after
+    assert opened.sort(b"z") == b"z"
     assert [one.body for one in opened.deliveries] == [b"good"]
