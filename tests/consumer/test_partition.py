@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import random
 import signal
@@ -11,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from obstore.store import LocalStore
 
-from blobmap import ManifestStore
+from blobmap import ManifestStore, Policy, partition_store
 from blobmap.errors import MissingError
+from blobmap.scan import scan_stores
 from blobmap.storage import StorageOptions, open_storage
 from consumer.memory import recall
 from tests.support.amqp import bench
 from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.notifications import created
-from tests.support.site import Site
-from tests.support.stores import RawArray, chunk_keys, write_store
+from tests.support.site import OBJECTS, Site, collected
+from tests.support.stores import RawArray, chunk_keys, put_all, write_store
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blobmap.manifest import Manifest
+    from consumer.flag_steps import Looked
     from consumer.memory import Memory
+    from tests.services.gateway import Gateway
     from tests.support.amqp import Bench
 
 pytestmark = pytest.mark.services
@@ -120,10 +124,11 @@ async def test_a_fresh_store_is_partitioned_and_its_alert_is_over(yard: Yard) ->
     await yard.site.declare()
     async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
         await run.until_logged("consuming")
-        await yard.announce("project/s", TAS)
+        keys = await yard.announce("project/s", TAS)
         manifest = await yard.until_cut("project/s", "tas")
         memory = await yard.until_ended("project/s")
         await yard.until_at_rest(at)
+        assert {record["key"] for record in await collected(at, len(keys))} == set(keys)
         assert await worker.stop() == 0
         told = await alerts(at)
     assert manifest.policy is not None
@@ -157,9 +162,10 @@ async def test_a_worker_that_is_killed_anywhere_leaves_nothing_undone(yard: Yard
     scopes = [f"s{number}.zarr" for number in range(4)]
     async with yard.run() as run, bench(yard.site.url) as at:
         await run.until_logged("consuming")
+        keys = set()
         for scope in scopes:
             write_store(yard.data, scope, [TAS])
-            await yard.announce(scope, TAS)
+            keys |= set(await yard.announce(scope, TAS))
         for life in range(8):
             async with yard.work(f"life-{life}") as worker:
                 await worker.until_logged("consuming")
@@ -171,7 +177,165 @@ async def test_a_worker_that_is_killed_anywhere_leaves_nothing_undone(yard: Yard
                 await yard.until_cut(scope, "tas")
                 await yard.until_ended(scope)
             await yard.until_at_rest(at)
+            assert {record["key"] for record in await collected(at, len(keys))} == keys
         told = await alerts(at)
     assert {alert["key"] for alert in told} == {f"unmanaged-store:b/{scope}" for scope in scopes}
     over = {alert["key"] for alert in told if alert["resolved"]}
     assert over == {alert["key"] for alert in told}
+
+
+async def test_what_cannot_be_claimed_is_told_once_and_not_tried_again(yard: Yard) -> None:
+    """Its keys go on coming, and every chain of flags ends nevertheless."""
+    odd = RawArray("odd", (6, 4), (1, 4), dims=("time", "y"), members={"chunk_key_encoding": {"name": "unheard-of"}})
+    write_store(yard.data, "s.zarr", [TAS])
+    put_all(yard.data, {f"s.zarr/odd/{name}": data for name, data in odd.documents().items()} | {"s.zarr/odd/0": b"1"})
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("s.zarr", TAS)
+        await yard.until_cut("s.zarr", "tas")
+        await yard.until_ended("s.zarr")
+        for number in range(3):
+            ended = yard.memory("s.zarr").looked
+            await yard.site.publish(created("b", f"s.zarr/odd/{number}"))
+
+            async def looked(ended: Looked | None = ended) -> bool:
+                now = yard.memory("s.zarr").looked
+                return now is not None and now.done and now != ended
+
+            await eventually(looked, what=f"the chain of object {number} has ended", within_s=LONG_S)
+        await yard.until_at_rest(at)
+        assert await worker.stop() == 0
+        told = await alerts(at)
+    assert list(recall(yard.manifests().storage, "s.zarr")[1].unclaimable) == ["odd"]
+    assert [alert["resolved"] for alert in told if alert["key"] == "unclaimed-array:b/s.zarr"] == [False]
+    assert len(worker.logged("partitioned")) == 1
+
+
+async def test_without_leave_to_partition_a_person_is_told_and_may_do_it(tmp_path: Path, amqp_url: str) -> None:
+    yard = Yard(tmp_path, amqp_url, more=HASTY.replace("[flags]", "[flags]\npartition = false") + POLICY)
+    write_store(yard.data, "s.zarr", [TAS])
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("s.zarr", TAS)
+        await worker.until_logged("alert")
+        await yard.until_at_rest(at)
+        assert yard.manifest("s.zarr") is None
+        await asyncio.to_thread(partition_store, yard.data, yard.manifests(), "s.zarr", policy=Policy(t_hot_bytes=1))
+        await worker.until_logged("alert", count=2, within_s=LONG_S)
+        assert [alert["resolved"] for alert in await alerts(at)] == [False, True]
+
+
+async def test_what_is_no_store_is_told_once(yard: Yard) -> None:
+    yard.data.put("files/a.nc", b"1")
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.site.publish(created("b", "files/a.nc"))
+        await worker.until_logged("alert", within_s=LONG_S)
+        await yard.until_at_rest(at)
+        (alert,) = await alerts(at)
+    assert (alert["key"], alert["scope"]) == ("unmanaged-store:b/files", "files")
+    assert yard.memory("files").foreign is not None
+    assert yard.manifest("files") is None
+
+
+async def test_a_broken_manifest_is_neither_cut_nor_told_as_new(yard: Yard) -> None:
+    write_store(yard.data, "s.zarr", [TAS])
+    place = yard.site.directory / "manifests/s.zarr/manifest.json"
+    place.parent.mkdir(parents=True)
+    place.write_text("{")
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("s.zarr", TAS)
+        await worker.until_logged("flag put off", count=2, within_s=LONG_S)
+        assert place.read_text() == "{"
+        assert yard.memory("s.zarr").suspect
+        assert [alert["kind"] for alert in await alerts(at) if alert["kind"] != "manifest-invalid"] == []
+        place.unlink()
+        await yard.until_cut("s.zarr", "tas")
+
+
+async def test_an_array_that_was_small_is_looked_at_again_and_gets_its_rule(tmp_path: Path, amqp_url: str) -> None:
+    yard = Yard(tmp_path, amqp_url, more=HASTY.replace("_max_s = 60", "_max_s = 2") + '[policy]\nt_hot = "1KB"\n')
+    small = RawArray("small", (12, 4), (1, 4), dims=("time", "y"), present=[(0, 0)], nbytes=100)
+    write_store(yard.data, "s.zarr", [TAS, small])
+    async with yard.run() as run, yard.work():
+        await run.until_logged("consuming")
+        await yard.announce("s.zarr", TAS)
+        await yard.until_cut("s.zarr", "tas")
+        write_store(yard.data, "s.zarr", [dataclasses.replace(small, present=None)])  # nobody hears of it: it is hot
+        await yard.until_cut("s.zarr", "tas", "small")
+
+
+async def test_a_message_that_is_no_flag_is_set_aside(yard: Yard) -> None:
+    await yard.site.declare()
+    async with yard.work() as worker, bench(yard.site.url) as at:
+        await worker.until_logged("consuming")
+        await at.publish([b"no flag"], routing_key=FLAGS)
+        await at.publish([b"{}"], routing_key="blobmap.tasks")
+        await worker.until_logged("refused", count=2)
+
+        async def both() -> bool:
+            return await at.ready("blobmap.dead") == 2
+
+        await eventually(both, what="both are set aside")
+        assert {got.headers["code"] for got in await at.drain("blobmap.dead")} == {"unreadable"}
+        assert await worker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ('[embedded]\npath = "q.sqlite"\n', "partition needs [amqp]: with [embedded], run does this work too"),
+        ('[amqp]\nurl = "amqp://127.0.0.1:1/"\n', "bucket 'b': data is missing; partition has to look at the objects"),
+    ],
+)
+async def test_what_a_worker_cannot_do_without(tmp_path: Path, config: str, said: str) -> None:
+    file = tmp_path / "consumer.toml"
+    file.write_text(f'{config}[source]\ndialect = "versitygw"\n[[bucket]]\nname = "b"\nmanifests = "{tmp_path}"\n')
+    async with consumer(tmp_path / "process", "partition", "--config", str(file)) as process:
+        assert await process.end() == 2
+    assert process.err == f"blobmap-consumer: {said}\n"
+
+
+async def test_nothing_that_we_read_or_write_is_news(tmp_path: Path, amqp_url: str, event_gateway: Gateway) -> None:
+    """Data and manifests behind one gateway, which announces every write of ours to us."""
+    for name in ("cordex", "manifests"):
+        event_gateway.create_bucket(name)
+    bucket = '[[bucket]]\nname = "cordex"\nmanifests = "s3://manifests/cordex"\ndata = "s3://cordex"\n'
+    s3 = (
+        f'[s3]\nendpoint = "{event_gateway.endpoint}"\nallow_http = true\n'
+        f'access_key_id = "{event_gateway.access_key}"\nsecret_access_key = "{event_gateway.secret_key}"\n'
+    )
+    (tmp_path / "data").mkdir()
+    site = Site(tmp_path, amqp_url, more=f'data = "{tmp_path / "data"}"\n{bucket}{s3}{HASTY}{POLICY}')
+    data = event_gateway.store("cordex")
+    manifests = ManifestStore(event_gateway.store("manifests", prefix="cordex"))
+    work = consumer(tmp_path / "worker", "partition", "--config", str(site.write_config()))
+    async with site.run() as run, work as worker, bench(site.url) as at:
+        await run.until_logged("consuming")
+        await worker.until_logged("consuming", count=2)
+        await asyncio.to_thread(write_store, data, "s.zarr", [TAS])
+        keys = set(chunk_keys("s.zarr", TAS))
+        assert {record["key"] for record in await collected(at, len(keys))} == keys
+
+        async def over() -> bool:
+            memory = await asyncio.to_thread(lambda: recall(manifests.storage, "s.zarr")[0])
+            return memory.looked is not None and memory.looked.done and memory.backfilled is not None
+
+        await eventually(over, what="the last look and the backfill are over", within_s=LONG_S)
+        before = await asyncio.to_thread(recall, manifests.storage, "s.zarr")
+        await asyncio.to_thread(scan_stores, data, manifests)
+        await asyncio.to_thread(partition_store, data, manifests, "s.zarr")
+        for process in (run, worker):
+            process.send(signal.SIGHUP)
+        await at.drain(OBJECTS)  # what was told twice
+        for number in range(2):  # a word of the gateway after all that it had to say of us
+            await asyncio.to_thread(data.put, f"s.zarr/tas/c/{number}/0", b"again")
+            (record,) = await collected(at, 1)
+            assert record["source"] == "event"
+        assert [await at.drain(queue) for queue in (FLAGS, f"{FLAGS}.wait.0.3", f"{FLAGS}.wait.0.6")] == [[], [], []]
+        assert await worker.stop() == 0
+        assert await run.stop() == 0
+    assert await asyncio.to_thread(recall, manifests.storage, "s.zarr") == before
+    assert manifests.read("s.zarr").manifest.epoch == 1
+    assert len(worker.logged("partitioned")) == 1
