@@ -62,11 +62,14 @@ class Found:
             under, which is the root of a repository or of a set of references where there is one, else as for what is
             unknown: the outermost prefix that is named like a zarr store, else the first segment, else `""`.
         what: the kind of foreign data.
+        awaited: a prefix above the store that is named like a zarr store and has no document yet. Uploads in the order
+            of keys bring the document of a store last, and those of its arrays long before.
     """
 
     kind: Literal["store", "foreign", "unknown"]
     prefix: str
     what: Kind | None = None
+    awaited: str | None = None
 
 
 def store_by_name(key: str) -> str:
@@ -320,7 +323,11 @@ class _Search:
 
 
 def _as_found(seen: _Seen, prefix: str, key: str) -> Found:
-    return Found("store", prefix) if seen == "document" else Found("unknown", store_by_name(key))
+    named = store_by_name(key)
+    if seen != "document":
+        return Found("unknown", named)
+    is_inside = is_store_name(named) and prefix.startswith(named + "/")
+    return Found("store", prefix, awaited=named if is_inside else None)
 
 
 def _keep(memory: OrderedDict[_Place, T], place: _Place, value: T) -> None:

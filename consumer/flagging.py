@@ -128,6 +128,8 @@ class Flagging:
     def _subject(self, found: Found, event: ObjectEvent) -> FlagSubject:
         if found.kind == "foreign":
             self._count(f"{event.bucket}/{found.prefix}")
+        if found.awaited is not None:  # all that comes before the document of the store has one flag
+            return FlagSubject(event.bucket, found.awaited, None, "new-store")
         is_scope = found.kind == "store" or (found.kind == "unknown" and is_store_name(found.prefix))
         return FlagSubject(event.bucket, found.prefix, found.prefix if is_scope else None, "new-store")
 

@@ -8,6 +8,7 @@ waits, and the acknowledgement last.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -16,9 +17,10 @@ import structlog
 
 from blobmap import Trie
 from blobmap.errors import BlobmapError, MissingError, UnreadableError
+from blobmap.scan import scan_stores
 from blobmap.state import read_state
 from consumer.flag_steps import Known, Looked, Waits, is_overdue, next_step, remembered
-from consumer.memory import Flagged, Memory, remember
+from consumer.memory import Flagged, Memory, recall, remember
 from consumer.outputs import StuckError
 from consumer.ports import LostError
 from consumer.records import FLAGS_SCHEMA, Message
@@ -134,14 +136,51 @@ class Partitioner:
     # --- whose flag it is
 
     async def _find(self, flag: Flag, sink: Sink) -> None:
-        if flag.scope is not None:
+        """Finds out, as of now, which store it is about: a document further out may have come since it was flagged."""
+        if flag.scope is not None and (flag.reason != "new-store" or await self._has_been_looked_at(flag)):
             await self._follow(flag, flag.scope, sink)
             return
         found = await self._finder.find(flag.bucket, flag.first_object)
-        if found.kind == "store":
+        if found.kind == "store" and found.awaited is not None:
+            await self._await(flag, found.awaited, sink)
+        elif found.kind == "store":
             await self._follow(flag.model_copy(update={"scope": found.prefix}), found.prefix, sink)
+        elif flag.scope is not None:
+            await self._follow(flag, flag.scope, sink)
         else:
             await self._leave(flag, found, sink)
+
+    async def _has_been_looked_at(self, flag: Flag) -> bool:
+        if flag.scope is None:
+            return False
+        storage = self._catalog.store(flag.bucket).storage
+        memory, _ = await asyncio.to_thread(recall, storage, flag.scope)
+        return memory.looked is not None
+
+    async def _await(self, flag: Flag, root: str, sink: Sink) -> None:
+        """Waits for the document of a store whose arrays have come before it; not longer than for any store to settle.
+
+        Args:
+            flag: of something inside.
+            root: where the document will be, if it comes.
+            sink: publishes.
+        """
+        memory, is_news = await self._join(flag, root, suspect=False)
+        if is_news:
+            await self._alerts.report(flag.bucket, root, "unmanaged-store", flag.first_object)
+        known = _known(memory, flag)
+        if not self._settling.partition or flag.bucket not in self._data or flag.last_seen < known.last_seen:
+            return
+        if not is_overdue(known, self._now(), self._settling.waits):
+            await self._send(flag, self._settling.waits.settle_s, sink)
+            return
+        data = await asyncio.to_thread(self._data[flag.bucket])
+        scan = await asyncio.to_thread(scan_stores, data, self._catalog.store(flag.bucket), root)
+        for store in scan.stores:
+            inside = {"key": f"{flag.bucket}/{store.scope}", "scope": store.scope, "prefix": store.scope}
+            await self._follow(flag.model_copy(update=inside), store.scope, sink)
+        claimed = await asyncio.to_thread(_trie, self._catalog.store(flag.bucket), [one.scope for one in scan.stores])
+        await self._alerts.settle(flag.bucket, root, trie=claimed)
 
     async def _leave(self, flag: Flag, found: Found, sink: Sink) -> None:
         """Ends with what is no store, once it had the time to become one."""
@@ -302,6 +341,15 @@ class Partitioner:
         queue = wait_queue(self._settling.queue, wait_s)
         body = flag.model_dump_json(by_alias=True).encode()
         await sink.publish(Message(queue, FLAGS_SCHEMA, body, key=f"{flag.key} {flag.reason}"))
+
+
+def _trie(manifests: ManifestStore, scopes: list[str]) -> Trie:
+    """What the manifests of some scopes claim, as they are stored."""
+    trie = Trie()
+    for scope in scopes:
+        with suppress(MissingError):
+            trie.add(manifests.read(scope).manifest)
+    return trie
 
 
 def _is_gone(manifests: ManifestStore, scope: str) -> bool:

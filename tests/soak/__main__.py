@@ -24,11 +24,10 @@ def show(report: Report) -> str:
         f"last write to last record of a store: at most {report.delays_s[-1]:.1f} s",
         f"alerts {report.alerts}; left in queues {report.waiting}",
         f"missing {len(score.missing)}, unclaimed {len(score.unclaimed)}, forbidden {len(score.forbidden)}",
-        f"alerts wrong {len(score.repeated_alerts)}, unheard {len(score.unheard)}",
+        f"alerts wrong {len(score.repeated_alerts)}, unheard {len(score.unheard)}, scopes {len(score.other_scopes)}",
         *(f"  {what}: {count}" for what, count in sorted(report.attacks.items())),
     ]
-    wrong = (score.missing, score.unclaimed, score.forbidden, score.repeated_alerts, score.unheard)
-    lines += [f"  ! {thing}" for things in wrong for thing in things[:10]]
+    lines += [f"  ! {thing}" for things in score.wrong for thing in things[:10]]
     return "\n".join(lines)
 
 

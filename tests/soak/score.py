@@ -11,6 +11,8 @@ from tests.soak.site import DATA
 from tests.support.brute_force import resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.soak.forwarder import Forwarder
     from tests.soak.mover import Claim, Mover
     from tests.soak.site import SoakSite
@@ -33,6 +35,7 @@ class Score:
         by_event: archivable ones of which an event told.
         by_backfill: archivable ones of which only a backfill told.
         repeated_alerts: subjects that were alerted under more than one key, or unresolved in the end.
+        other_scopes: scopes with a manifest that are no stores: whatever the order of upload, a store has one.
     """
 
     objects: int = 0
@@ -44,11 +47,18 @@ class Score:
     by_event: int = 0
     by_backfill: int = 0
     repeated_alerts: list[str] = field(default_factory=list)
+    other_scopes: list[str] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing is missing and nothing is wrong."""
-        return not (self.missing or self.unclaimed or self.forbidden or self.unheard or self.repeated_alerts)
+        return not any(self.wrong)
+
+    @property
+    def wrong(self) -> tuple[Sequence[object], ...]:
+        """All that is missing or wrong, by kind."""
+        told = (self.missing, self.unclaimed, self.forbidden, self.unheard)
+        return (*told, self.repeated_alerts, self.other_scopes)
 
 
 def keep_score(site: SoakSite, writers: Writers, mover: Mover, forwarder: Forwarder) -> Score:
@@ -68,6 +78,7 @@ def keep_score(site: SoakSite, writers: Writers, mover: Mover, forwarder: Forwar
                 score.unclaimed.append(key)
     score.forbidden = [claim for claim in mover.told if not _is_variable(writers, claim[0])]
     score.repeated_alerts = _repeated(mover)
+    score.other_scopes = [manifest.scope for manifest in manifests if manifest.scope not in writers.stores]
     return score
 
 
