@@ -21,7 +21,7 @@ from tests.support.amqp import bench
 from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.notifications import created
 from tests.support.site import OBJECTS, Site, collected
-from tests.support.stores import RawArray, chunk_keys, put_all, write_store
+from tests.support.stores import RawArray, chunk_keys, put_all, store_objects, write_store
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class Yard:
             return self.manifests().read(scope).manifest
         except MissingError:
             return None
+
+    def scopes(self) -> list[str]:
+        return sorted(self.manifests().scopes())
 
     def memory(self, scope: str) -> Memory:
         return recall(self.manifests().storage, scope)[0]
@@ -339,3 +342,62 @@ async def test_nothing_that_we_read_or_write_is_news(tmp_path: Path, amqp_url: s
     assert await asyncio.to_thread(recall, manifests.storage, "s.zarr") == before
     assert manifests.read("s.zarr").manifest.epoch == 1
     assert len(worker.logged("partitioned")) == 1
+
+
+async def test_arrays_wait_for_the_document_of_their_store(yard: Yard) -> None:
+    objects = store_objects("p/s.zarr", [TAS, PR])
+    root = {"p/s.zarr/zarr.json": objects.pop("p/s.zarr/zarr.json")}
+    put_all(yard.data, objects)
+    await yard.site.declare()
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("p/s.zarr", TAS, PR)
+        await _rounds(at, f"{FLAGS}.wait.0.3")
+        assert yard.scopes() == []
+        put_all(yard.data, root)
+        await yard.site.publish(created("b", "p/s.zarr/zarr.json"))
+        await yard.until_cut("p/s.zarr", "tas", "pr")
+        await yard.until_ended("p/s.zarr")
+        await yard.until_at_rest(at)
+        assert await worker.stop() == 0
+        told = await alerts(at)
+    assert yard.scopes() == ["p/s.zarr"]
+    assert [(alert["key"], alert["resolved"]) for alert in told] == [
+        ("unmanaged-store:b/p/s.zarr", False),
+        ("unmanaged-store:b/p/s.zarr", True),
+    ]
+
+
+async def test_arrays_do_not_wait_for_ever_for_a_store_around_them(tmp_path: Path, amqp_url: str) -> None:
+    yard = Yard(tmp_path, amqp_url, more=HASTY.replace("settle_max_s = 60", "settle_max_s = 1") + POLICY)
+    arrays = [dataclasses.replace(array, format=2) for array in (TAS, PR)]
+    objects = store_objects("p/s.zarr", arrays)
+    del objects["p/s.zarr/.zgroup"]
+    put_all(yard.data, objects)
+    await yard.site.declare()
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("p/s.zarr", *arrays)
+
+        async def all_over() -> bool:
+            memory = yard.memory("p/s.zarr")
+            return bool(memory.alerts) and all(raised.resolved is not None for raised in memory.alerts.values())
+
+        await eventually(all_over, what="the alert of the store around the arrays is over", within_s=LONG_S)
+        await yard.until_at_rest(at)
+        assert await worker.stop() == 0
+    assert yard.scopes() == ["p/s.zarr/pr", "p/s.zarr/tas"]
+
+
+async def _rounds(at: Bench, queue: str) -> None:
+    """Waits until what waits in a queue has come out of it, and has gone back, some times."""
+
+    async def waits() -> bool:
+        return await at.ready(queue) > 0
+
+    async def is_out() -> bool:
+        return await at.ready(queue) == 0
+
+    for _ in range(3):
+        await eventually(waits, what=f"{queue} holds a flag", within_s=LONG_S)
+        await eventually(is_out, what=f"{queue} is empty", within_s=LONG_S)
