@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import random
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -401,3 +403,51 @@ async def _rounds(at: Bench, queue: str) -> None:
     for _ in range(3):
         await eventually(waits, what=f"{queue} holds a flag", within_s=LONG_S)
         await eventually(is_out, what=f"{queue} is empty", within_s=LONG_S)
+
+
+async def test_a_look_that_fails_is_followed_by_another(yard: Yard) -> None:
+    """The manifest of a scope around it cannot be read, so nothing is decided until it can."""
+    write_store(yard.data, "a/s.zarr", [TAS])
+    place = yard.site.directory / "manifests/a/manifest.json"
+    place.parent.mkdir(parents=True)
+    place.write_text("{")
+    async with yard.run() as run, yard.work() as worker:
+        await run.until_logged("consuming")
+        await yard.announce("a/s.zarr", TAS)
+        await worker.until_logged("not partitioned", count=2, within_s=LONG_S)
+        looked = yard.memory("a/s.zarr").looked
+        assert looked is not None
+        assert looked.failed is not None
+        assert not looked.done
+        assert yard.manifest("a/s.zarr") is None
+        place.unlink()
+        await yard.until_cut("a/s.zarr", "tas")
+
+
+async def test_the_listing_has_to_confirm_the_quiet(yard: Yard) -> None:
+    write_store(yard.data, "s.zarr", [TAS])
+    newest = yard.site.directory / "data" / chunk_keys("s.zarr", TAS)[5]
+    os.utime(newest, (time.time() + 3600,) * 2)  # somebody writes, and no event tells of it
+    async with yard.run() as run, yard.work() as worker:
+        await run.until_logged("consuming")
+        await yard.announce("s.zarr", TAS)
+        await worker.until_logged("restless", count=2, within_s=LONG_S)
+        assert yard.manifest("s.zarr") is None
+        os.utime(newest)
+        await yard.until_cut("s.zarr", "tas")
+
+
+async def test_chunks_that_come_long_before_their_documents_are_claimed_in_the_end(yard: Yard) -> None:
+    objects = store_objects("s.zarr", [TAS])
+    documents = {key: data for key, data in objects.items() if key.endswith("zarr.json")}
+    put_all(yard.data, {key: data for key, data in objects.items() if key not in documents})
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        keys = await yard.announce("s.zarr", TAS)
+        await worker.until_logged("alert", within_s=LONG_S)
+        await yard.until_at_rest(at)
+        for key in sorted(documents, reverse=True):
+            put_all(yard.data, {key: documents[key]})
+            await yard.site.publish(created("b", key))
+        await yard.until_cut("s.zarr", "tas")
+        assert {record["key"] for record in await collected(at, len(keys))} == set(keys)
