@@ -30,6 +30,9 @@ _log = structlog.get_logger(__name__)
 # Whoever cannot be told from where an object comes in this time is told by a worker, which may take longer.
 _PATIENCE_S = 5.0
 
+# Workers take a flag's time for that of everything that it stands for; see the decision on how flags come to their end.
+_HELD_UP_S = 1.0
+
 # Prefixes of foreign data that are counted each; what comes under further ones is counted together.
 _MOST_COUNTED = 1000
 _OTHERS = "other prefixes"
@@ -157,12 +160,18 @@ class Flagging:
         waiting = self._waiting.get(subject)
         if waiting is None:
             self._waiting[subject] = [entry]
-            self._tasks.create_task(self._raise(subject, self._flags.message(subject)))
+            self._tasks.create_task(self._raise(subject))
         else:
             waiting.append(entry)
 
-    async def _raise(self, subject: FlagSubject, message: Message) -> None:
-        await self._publish(message)
+    async def _raise(self, subject: FlagSubject) -> None:
+        """Publishes a flag. What came while that was held up is not in it by its time: it needs another one."""
+        loop = asyncio.get_running_loop()
+        held_up = True
+        while held_up:
+            began_s = loop.time()
+            await self._publish(self._flags.message(subject))
+            held_up = loop.time() - began_s > _HELD_UP_S
         self._status.counts["flags"] += 1
         self._flags.confirmed(subject)
         self._release(self._waiting.pop(subject))

@@ -27,8 +27,8 @@ class _Noted:
     """What is known of one subject.
 
     Attributes:
-        first_object: key of the first object, of a document only as long as there is no other; where somebody has to
-            look, of the first that no confirmed flag stood for.
+        first_object: key of the first object that no confirmed flag stood for; of a document only as long as there is
+            no other.
         first_seen: UTC.
         last_seen: UTC.
         confirmed_s: when its flag was confirmed, None where it was not.
@@ -79,8 +79,9 @@ class FlagBook:
             noted.first_object = key
         if self._stands(noted):
             return False
-        if noted.confirmed_s is not None and subject.scope is None:
-            noted.first_object = key  # one that was looked at may be part of a store by now
+        if noted.confirmed_s is not None:
+            if subject.scope is None or not _is_document(key):
+                noted.first_object = key  # the one before may have become part of a store, or claimed, by now
             noted.confirmed_s = None
         return True
 

@@ -213,7 +213,7 @@ def flag_message(
             somebody has to look first, as there was no zarr document above the object, or no time to find it.
         reason: what is wrong.
         prefix: root of the store as far as it is known, relative to the bucket.
-        first_object: key of the first unclaimed object seen.
+        first_object: key of the first unclaimed object that no earlier flag stood for.
         first_seen: when that was.
         last_seen: when the latest one was seen.
 

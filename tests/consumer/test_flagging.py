@@ -322,3 +322,35 @@ async def test_documents_of_own_accounts_flag_nothing_and_are_seen(daemon: Daemo
     daemon.stop.clear()
     await daemon.handle(created("b", "p/store/t/1"))
     assert [flag["scope"] for flag in await flags(daemon)] == [None, "p/store"]
+
+
+async def test_what_came_while_a_flag_was_held_up_has_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flagging, "_HELD_UP_S", 0.2)
+    published: list[dict[str, Any]] = []
+    released: list[Entry] = []
+    going = asyncio.Event()
+
+    async def publish(message: Message) -> None:
+        published.append(json.loads(message.body))
+        if len(published) == 1:
+            await going.wait()
+
+    storage = Storage(MemoryStore())
+    finder = Finder({"b": lambda: storage})
+    async with asyncio.TaskGroup() as tasks:
+        taking = Flagging(
+            finder,
+            FlagBook("flags", reflag_s=3600),
+            publish=publish,
+            release=released.extend,
+            tasks=tasks,
+            status=Status(),
+        )
+        taking.unclaimed(Unclaimed(ObjectEvent("b", "s/t/0", "created", "put"), "s"), Entry(0))
+        await asyncio.sleep(0.3)
+        taking.unclaimed(Unclaimed(ObjectEvent("b", "s/t/1", "created", "put"), "s"), Entry(1))
+        assert not released
+        going.set()
+    finder.close()
+    assert len(released) == 2
+    assert published[0]["last_seen"] < published[-1]["last_seen"]

@@ -89,7 +89,7 @@ def test_a_flag_is_repeated_while_objects_come(book: FlagBook, clock: Clock) -> 
     assert not book.stands(NEW)
     assert book.note(NEW, "n.zarr/c")
     told = body(book, NEW)
-    assert told["first_object"] == "n.zarr/first"
+    assert told["first_object"] == "n.zarr/c"
     assert (told["first_seen"], told["last_seen"]) == ("2026-11-30T12:00:00Z", "2026-11-30T12:01:00Z")
     book.confirmed(NEW)
     assert not book.note(NEW, "n.zarr/d")
