@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import aiormq
 from aiormq.connection import TransportFactory
+from aiormq.exceptions import AMQPConnectionError
 
 from consumer.frames import Assembly, FrameSorter
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
+    from aiormq.abc import AbstractChannel
     from yarl import URL
 
     from consumer.ports import Delivery
@@ -62,6 +64,16 @@ class Connection(aiormq.Connection):
             receiver: where they go.
         """
         self._streams.stream.receive(Assembly(channel, consumer_tag), receiver)
+
+    async def channel(self, *arguments: Any, **options: Any) -> AbstractChannel:
+        """Opens a channel.
+
+        Raises:
+            AMQPConnectionError: the connection was closed; aiormq's own word for that, RuntimeError, is that of a bug.
+        """
+        if self.is_closed:
+            raise AMQPConnectionError("the connection was closed")
+        return await super().channel(*arguments, **options)
 
     def cut(self) -> None:
         """Ends the stream without a word; a second time does nothing."""

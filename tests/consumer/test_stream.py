@@ -10,8 +10,11 @@ import pytest
 
 from consumer.address import parse_address
 from consumer.broker import connect
+from consumer.declare import declare
 from consumer.intake import BrokerSource
+from consumer.outlet import BrokerSink
 from consumer.ports import LostError
+from consumer.topology import Names, topology
 from tests.services.relay import relay
 from tests.support.amqp import bench
 from tests.support.port_contracts import SOON_S, take
@@ -75,3 +78,14 @@ async def test_a_frame_that_does_not_end_where_it_says_ends_the_session(amqp_url
                 with pytest.raises(LostError):
                     await source.acknowledge(1)
                 await asyncio.wait([closing])
+
+
+async def test_a_connection_that_is_gone_is_lost_for_whoever_wants_a_channel(amqp_url: str) -> None:
+    async with connect(parse_address(amqp_url)) as connection:
+        await connection.close()
+        with pytest.raises(LostError, match="the connection was closed"):
+            await declare(connection, topology(Names()))
+        with pytest.raises(LostError, match="the connection was closed"):
+            await BrokerSink.open(connection, topology(Names()))
+        with pytest.raises(LostError, match="the connection was closed"):
+            await BrokerSource.open(connection, "q", prefetch=1)
