@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from consumer.declare import declare_queue
 from consumer.ports import LostError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     import aiormq
     from aiormq.abc import AbstractChannel
@@ -33,15 +34,31 @@ _CONFIRM_S = 30.0
 # Nobody is told twice, and nobody waits for it.
 _ANNOUNCE_S = 5.0
 
+# A broker that answers nothing any more is somebody else's to find out.
+_CLOSE_S = 1.0
+
 _BLOCKED = "the broker is blocked: memory or disk is short there"
 
 
+@dataclass(slots=True, eq=False)
+class _Lent:
+    """A channel, and how many wait for an answer on it."""
+
+    channel: AbstractChannel
+    borrowers: int = 0
+
+
 class BrokerSink:
-    """A connection that publishes. Use `open`."""
+    """A connection that publishes. Use `open`.
+
+    A quorum queue that was full goes on refusing a channel that it has refused, where there is room again because the
+    bound was lifted (tried with RabbitMQ 3.10.8): so after a refusal another channel is opened.
+    """
 
     def __init__(self, connection: aiormq.Connection, channel: AbstractChannel, topology: Topology) -> None:
         self._connection = connection
-        self._channel = channel
+        self._lent = _Lent(channel)
+        self._replacing = asyncio.Lock()
         self._topology = topology
 
     @classmethod
@@ -71,8 +88,8 @@ class BrokerSink:
         properties = _properties(message.schema, message.headers)
         with in_session(f"queue {message.queue!r}"):
             try:
-                async with asyncio.timeout(_CONFIRM_S):
-                    await self._channel.basic_publish(
+                async with asyncio.timeout(_CONFIRM_S), self._borrowed() as channel:
+                    await channel.basic_publish(
                         message.body, routing_key=message.queue, properties=properties, mandatory=True
                     )
             except PublishError as error:
@@ -87,8 +104,8 @@ class BrokerSink:
     async def announce(self, bucket: str, scope: str, epoch: int) -> None:
         """Tells every process that listens which epoch a scope has now; see `ports.Announcer`."""
         with suppress(LostError, DeliveryError, TimeoutError), in_session(f"exchange {self._topology.announcements!r}"):
-            async with asyncio.timeout(_ANNOUNCE_S):
-                await self._channel.basic_publish(
+            async with asyncio.timeout(_ANNOUNCE_S), self._borrowed() as channel:
+                await channel.basic_publish(
                     announcement(bucket, scope, epoch),
                     exchange=self._topology.announcements,
                     properties=_properties(ANNOUNCEMENTS_SCHEMA, {}),
@@ -115,11 +132,38 @@ class BrokerSink:
         """
         with in_session("the publishing connection"):
             try:
-                async with asyncio.timeout(timeout_s):
-                    await self._channel.confirm_delivery()
+                async with asyncio.timeout(timeout_s), self._borrowed() as channel:
+                    await channel.confirm_delivery()
             except TimeoutError:
                 if await self.blocked() is None:
                     raise LostError(f"the publishing connection: no answer for {timeout_s:g} s") from None
+
+    @asynccontextmanager
+    async def _borrowed(self) -> AsyncIterator[AbstractChannel]:
+        """Gives the channel to publish on, which is not closed meanwhile; after a refusal there is another."""
+        lent = self._lent
+        lent.borrowers += 1
+        try:
+            yield lent.channel
+        except PublishError:  # there was no queue that could have refused it
+            raise
+        except DeliveryError:
+            await self._replace(lent)
+            raise
+        finally:
+            lent.borrowers -= 1
+            if lent is not self._lent and not lent.borrowers:
+                await self._close(lent.channel)
+
+    async def _replace(self, refused: _Lent) -> None:
+        async with self._replacing:
+            if refused is self._lent:
+                self._lent = _Lent(await self._connection.channel(publisher_confirms=True))
+
+    async def _close(self, channel: AbstractChannel) -> None:
+        with suppress(LostError, TimeoutError), in_session("the publishing connection"):
+            async with asyncio.timeout(_CLOSE_S):
+                await channel.close()
 
     async def _declare_again(self, name: str) -> None:
         queue = self._topology.queue(name)

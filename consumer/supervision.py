@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# A quorum queue that has refused a channel goes on refusing it in some cases, though there is room again. While the
-# broker is blocked, on the other hand, each connection would leave one more message in its socket.
+# Nobody watches the connection on which a message is offered: where it is gone without a word, another one has to do.
+# While the broker is blocked, on the other hand, each connection would leave one more message in its socket.
 _REFUSED_S = 5.0
 
 # A session that lasted this long has worked: the next loss begins with short delays again.

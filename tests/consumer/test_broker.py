@@ -240,6 +240,48 @@ async def test_a_queue_that_refuses_is_no_success(amqp_url: str) -> None:
             await session.sink.publish(Message("full", None, b"{}"))
 
 
+async def test_what_was_refused_is_taken_as_soon_as_there_is_room(amqp_url: str, rabbitmq: RabbitMQ) -> None:
+    """The bound is lifted: the broker goes on refusing the channel that it has refused, and takes it on another one."""
+    message = Message("blobmap.objects", "blobmap.objects.v1", b"{}")
+    other = Message("blobmap.flags", "blobmap.flags.v1", b"{}")
+    at_vhost = ("--vhost", amqp_url.rpartition("/")[2])
+    definition = '{"max-length":1,"overflow":"reject-publish"}'
+    async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
+        await at.publish([b"{}"] * 2, routing_key=message.queue)
+        await asyncio.to_thread(
+            rabbitmq.ctl, "set_policy", *at_vhost, "full", f"^{message.queue}$", definition, "--apply-to", "queues"
+        )
+
+        async def refuses() -> bool:
+            try:
+                await session.sink.publish(message)
+            except UnavailableError as error:
+                return str(error) == f"queue {message.queue!r} refused the message"
+            return False
+
+        await eventually(refuses, what="the bound holds")
+        for _ in range(3):
+            refused, _, also = await asyncio.gather(refuses(), session.sink.publish(other), refuses())
+            assert refused
+            assert also
+
+        async def closed() -> bool:
+            return await _channels(amqp_url, rabbitmq) == 3
+
+        await eventually(closed, what="one channel consumes, one publishes, one is the test's")
+        await asyncio.to_thread(rabbitmq.ctl, "clear_policy", *at_vhost, "full")
+
+        async def takes() -> bool:
+            return not await refuses()
+
+        await eventually(takes, what="the queue takes it")
+
+
+async def _channels(url: str, broker: RabbitMQ) -> int:
+    listed = await asyncio.to_thread(broker.ctl, "list_channels", "vhost", "--no-table-headers")
+    return listed.split().count(url.rpartition("/")[2])
+
+
 async def test_r02_a_deleted_queue_ends_the_session(amqp_url: str) -> None:
     async with Harness(amqp_url).session() as session, bench(amqp_url) as at:
         waiting = asyncio.ensure_future(session.source.take())
