@@ -43,7 +43,6 @@ PR = RawArray("pr", (6, 4), (1, 4), dims=("time", "y"), nbytes=100)
 FLAGS, ALERTS = "blobmap.flags", "blobmap.alerts"
 HASTY = "[flags]\nsettle_s = 0.3\nsettle_max_s = 60\nreflag_s = 0.2\n[manifests]\nrefresh_s = 0.2\n"
 POLICY = '[policy]\nt_hot = "1B"\n'
-LONG_S = 60.0
 
 
 class Yard:
@@ -89,7 +88,7 @@ class Yard:
             prefixes = {prefix for blob in found.blobs for prefix in blob.prefixes} if found else set()
             return found if all(f"{path}/c" in prefixes for path in paths) else None
 
-        found = await eventually(cut, what=f"{paths} of {scope} are cut", within_s=LONG_S)
+        found = await eventually(cut, what=f"{paths} of {scope} are cut")
         assert found is not None
         return found
 
@@ -100,7 +99,7 @@ class Yard:
             memory = self.memory(scope)
             return memory if memory.looked is not None and memory.looked.done else None
 
-        memory = await eventually(ended, what=f"{scope} is looked at for the last time", within_s=LONG_S)
+        memory = await eventually(ended, what=f"{scope} is looked at for the last time")
         assert memory is not None
         return memory
 
@@ -111,7 +110,7 @@ class Yard:
         async def empty() -> bool:
             return not any([await at.ready(queue) for queue in queues])
 
-        await eventually(empty, what="no flag is left", within_s=LONG_S)
+        await eventually(empty, what="no flag is left")
 
 
 @pytest.fixture
@@ -207,7 +206,7 @@ async def test_what_cannot_be_claimed_is_told_once_and_not_tried_again(yard: Yar
                 now = yard.memory("s.zarr").looked
                 return now is not None and now.done and now != ended
 
-            await eventually(looked, what=f"the chain of object {number} has ended", within_s=LONG_S)
+            await eventually(looked, what=f"the chain of object {number} has ended")
         await yard.until_at_rest(at)
         assert await worker.stop() == 0
         told = await alerts(at)
@@ -226,7 +225,7 @@ async def test_without_leave_to_partition_a_person_is_told_and_may_do_it(tmp_pat
         await yard.until_at_rest(at)
         assert yard.manifest("s.zarr") is None
         await asyncio.to_thread(partition_store, yard.data, yard.manifests(), "s.zarr", policy=Policy(t_hot_bytes=1))
-        await worker.until_logged("alert", count=2, within_s=LONG_S)
+        await worker.until_logged("alert", count=2)
         assert [alert["resolved"] for alert in await alerts(at)] == [False, True]
 
 
@@ -235,7 +234,7 @@ async def test_what_is_no_store_is_told_once(yard: Yard) -> None:
     async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
         await run.until_logged("consuming")
         await yard.site.publish(created("b", "files/a.nc"))
-        await worker.until_logged("alert", within_s=LONG_S)
+        await worker.until_logged("alert")
         await yard.until_at_rest(at)
         (alert,) = await alerts(at)
     assert (alert["key"], alert["scope"]) == ("unmanaged-store:b/files", "files")
@@ -251,7 +250,7 @@ async def test_a_broken_manifest_is_neither_cut_nor_told_as_new(yard: Yard) -> N
     async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
         await run.until_logged("consuming")
         await yard.announce("s.zarr", TAS)
-        await worker.until_logged("flag put off", count=2, within_s=LONG_S)
+        await worker.until_logged("flag put off", count=2)
         assert place.read_text() == "{"
         assert yard.memory("s.zarr").suspect
         assert [alert["kind"] for alert in await alerts(at) if alert["kind"] != "manifest-invalid"] == []
@@ -327,7 +326,7 @@ async def test_nothing_that_we_read_or_write_is_news(tmp_path: Path, amqp_url: s
             memory = await asyncio.to_thread(lambda: recall(manifests.storage, "s.zarr")[0])
             return memory.looked is not None and memory.looked.done and memory.backfilled is not None
 
-        await eventually(over, what="the last look and the backfill are over", within_s=LONG_S)
+        await eventually(over, what="the last look and the backfill are over")
         before = await asyncio.to_thread(recall, manifests.storage, "s.zarr")
         await asyncio.to_thread(scan_stores, data, manifests)
         await asyncio.to_thread(partition_store, data, manifests, "s.zarr")
@@ -385,7 +384,7 @@ async def test_arrays_do_not_wait_for_ever_for_a_store_around_them(tmp_path: Pat
             memory = yard.memory("p/s.zarr")
             return bool(memory.alerts) and all(raised.resolved is not None for raised in memory.alerts.values())
 
-        await eventually(all_over, what="the alert of the store around the arrays is over", within_s=LONG_S)
+        await eventually(all_over, what="the alert of the store around the arrays is over")
         await yard.until_at_rest(at)
         assert await worker.stop() == 0
     assert yard.scopes() == ["p/s.zarr/pr", "p/s.zarr/tas"]
@@ -401,8 +400,8 @@ async def _rounds(at: Bench, queue: str) -> None:
         return await at.ready(queue) == 0
 
     for _ in range(3):
-        await eventually(waits, what=f"{queue} holds a flag", within_s=LONG_S)
-        await eventually(is_out, what=f"{queue} is empty", within_s=LONG_S)
+        await eventually(waits, what=f"{queue} holds a flag")
+        await eventually(is_out, what=f"{queue} is empty")
 
 
 async def test_a_look_that_fails_is_followed_by_another(yard: Yard) -> None:
@@ -414,7 +413,7 @@ async def test_a_look_that_fails_is_followed_by_another(yard: Yard) -> None:
     async with yard.run() as run, yard.work() as worker:
         await run.until_logged("consuming")
         await yard.announce("a/s.zarr", TAS)
-        await worker.until_logged("not partitioned", count=2, within_s=LONG_S)
+        await worker.until_logged("not partitioned", count=2)
         looked = yard.memory("a/s.zarr").looked
         assert looked is not None
         assert looked.failed is not None
@@ -431,7 +430,7 @@ async def test_the_listing_has_to_confirm_the_quiet(yard: Yard) -> None:
     async with yard.run() as run, yard.work() as worker:
         await run.until_logged("consuming")
         await yard.announce("s.zarr", TAS)
-        await worker.until_logged("restless", count=2, within_s=LONG_S)
+        await worker.until_logged("restless", count=2)
         assert yard.manifest("s.zarr") is None
         os.utime(newest)
         await yard.until_cut("s.zarr", "tas")
@@ -444,7 +443,7 @@ async def test_chunks_that_come_long_before_their_documents_are_claimed_in_the_e
     async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
         await run.until_logged("consuming")
         keys = await yard.announce("s.zarr", TAS)
-        await worker.until_logged("alert", within_s=LONG_S)
+        await worker.until_logged("alert")
         await yard.until_at_rest(at)
         for key in sorted(documents, reverse=True):
             put_all(yard.data, {key: documents[key]})

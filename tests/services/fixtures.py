@@ -57,14 +57,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
 @pytest.fixture(scope="session")
 def fresh_vhosts(rabbitmq: RabbitMQ) -> Iterator[str]:
     """Names of virtual hosts in which nothing is declared; they end with the broker."""
-
-    def names() -> Iterator[str]:
-        while True:
-            batch = [f"test-{secrets.token_hex(6)}" for _ in range(VHOSTS_AT_ONCE)]
-            rabbitmq.add_vhosts(batch)
-            yield from batch
-
-    return names()
+    return _fresh_vhosts(rabbitmq)
 
 
 @pytest.fixture
@@ -85,12 +78,10 @@ def faulty_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rabbit
     yield from _broker(tmp_path_factory.mktemp("faulty-rabbitmq"), tls=True)
 
 
-@pytest.fixture
-def faulty_url(faulty_rabbitmq: RabbitMQ) -> str:
-    """URL of a virtual host of that broker for one test."""
-    name = f"test-{secrets.token_hex(6)}"
-    faulty_rabbitmq.add_vhosts([name])
-    return faulty_rabbitmq.url_of(name)
+@pytest.fixture(scope="module")
+def faulty_urls(faulty_rabbitmq: RabbitMQ) -> Iterator[str]:
+    """URLs of virtual hosts of that broker in which nothing is declared."""
+    return (faulty_rabbitmq.url_of(name) for name in _fresh_vhosts(faulty_rabbitmq))
 
 
 @pytest.fixture(scope="session")
@@ -145,6 +136,13 @@ def webhook_gateway(
     directory = tmp_path_factory.mktemp("webhook-gateway")
     with Gateway(gateway_binary, directory, events=WebhookEvents(webhook_listener.url)) as gateway:
         yield gateway
+
+
+def _fresh_vhosts(broker: RabbitMQ) -> Iterator[str]:
+    while True:
+        batch = [f"test-{secrets.token_hex(6)}" for _ in range(VHOSTS_AT_ONCE)]
+        broker.add_vhosts(batch)
+        yield from batch
 
 
 def _broker(directory: Path, *, tls: bool = False) -> Iterator[RabbitMQ]:

@@ -12,6 +12,8 @@ import aiormq
 from aiormq.exceptions import ChannelNotFoundEntity
 from pamqp import commands
 
+from tests.support.waiting import LONG_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
@@ -87,7 +89,7 @@ class Bench:
 
         await channel.basic_qos(prefetch_count=1000)
         await channel.basic_consume(queue, collect, arguments={"x-stream-offset": "first"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONG_S):
             await done.wait()
         await channel.close()
         return [body for body in bodies if len(body) != len(mark)]

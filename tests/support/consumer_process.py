@@ -10,15 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.waiting import eventually
+from tests.support.waiting import LONG_S, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
 SCRIPT = Path(sys.executable).with_name("blobmap-consumer")
-
-END_S = 30.0
 
 
 class ConsumerProcess:
@@ -48,7 +46,7 @@ class ConsumerProcess:
         lines = [json.loads(line) for line in self.err.splitlines(keepends=True) if line[0] == "{" and line[-1] == "\n"]
         return [line for line in lines if line["event"] == event]
 
-    async def until_logged(self, event: str, *, count: int = 1, within_s: float = 20.0) -> dict[str, Any]:
+    async def until_logged(self, event: str, *, count: int = 1, within_s: float = LONG_S) -> dict[str, Any]:
         """Waits for the n-th log line of one kind."""
 
         async def found() -> list[dict[str, Any]]:
@@ -68,7 +66,7 @@ class ConsumerProcess:
 
     async def end(self) -> int:
         """Waits for its end; the exit code."""
-        async with asyncio.timeout(END_S):
+        async with asyncio.timeout(LONG_S):
             return await self._process.wait()
 
     async def stop(self) -> int:

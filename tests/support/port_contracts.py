@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from consumer.ports import Delivery, Journal, Sink, Source
 
-SOON_S = 10.0
+SOON_S = 60.0
 
 
 class SourceHarness(Protocol):
