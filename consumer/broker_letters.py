@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import aio_pika
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import aiormq
-    from aio_pika.abc import AbstractChannel, AbstractIncomingMessage, AbstractQueue
+    from aio_pika.abc import AbstractChannel, AbstractExchange, AbstractIncomingMessage, AbstractQueue
 
     from consumer.address import Address
+    from consumer.records import Message
 
 # A broker under an alarm confirms nothing.
 _CONFIRM_S = 30.0
@@ -110,14 +111,18 @@ class BrokerLetters:
                 self._outgoing = None
                 raise RefusedError(f"{place}: there is no such exchange") from error
 
+    async def tell(self, message: Message) -> None:
+        """See `letters.DeadLetters`."""
+        place = f"queue {message.queue!r}"
+        with in_session(place):
+            try:
+                exchange = await self._exchange("")
+                await exchange.publish(_message(message), message.queue, mandatory=True, timeout=_CONFIRM_S)
+            except DeliveryError as error:
+                raise UnavailableError(f"{place} does not take the message") from error
+
     async def _publish(self, letter: Letter, exchange_name: str) -> None:
-        if self._outgoing is None:
-            self._outgoing = self._connection.channel(publisher_confirms=True, on_return_raises=True)
-            await self._outgoing.initialize()
-        if exchange_name:
-            exchange = await self._outgoing.get_exchange(exchange_name, ensure=True)
-        else:
-            exchange = self._outgoing.default_exchange
+        exchange = await self._exchange(exchange_name)
         message = aio_pika.Message(
             letter.body,
             content_type="application/json",
@@ -125,6 +130,23 @@ class BrokerLetters:
             timestamp=None if letter.first_seen is None else datetime.fromisoformat(letter.first_seen),
         )
         await exchange.publish(message, letter.routing_key, mandatory=True, timeout=_CONFIRM_S)
+
+    async def _exchange(self, name: str) -> AbstractExchange:
+        if self._outgoing is None:
+            self._outgoing = self._connection.channel(publisher_confirms=True, on_return_raises=True)
+            await self._outgoing.initialize()
+        return await self._outgoing.get_exchange(name, ensure=True) if name else self._outgoing.default_exchange
+
+
+def _message(message: Message) -> aio_pika.Message:
+    return aio_pika.Message(
+        message.body,
+        content_type="application/json",
+        type=message.schema,
+        headers=dict(message.headers),
+        delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+        timestamp=datetime.now(UTC),
+    )
 
 
 class _BrokerLetter:

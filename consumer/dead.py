@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from blobmap.errors import BlobmapError, UsageError
+from blobmap.errors import BlobmapError, UnavailableError, UsageError
+from consumer.alerts import alert_message
+from consumer.aside import letters_alert
 from consumer.broker_letters import open_broker_letters
 from consumer.embedded_letters import open_embedded_letters
 from consumer.ports import LostError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from consumer.letters import DeadLetters, HeldLetter, Letter
     from consumer.settings import Settings
@@ -60,20 +64,35 @@ async def run_dead(settings: Settings, args: argparse.Namespace) -> int:
         RefusedError: the broker, or the file, does not serve us.
         UsageError: there is no such file.
     """
-    done = left = 0
+    done, left = Counter[str](), Counter[str]()
+    skipped = 0
     async with _opened(settings) as letters:
         count = await letters.count()
         async for held in letters.held(count):
-            if args.code is not None and held.letter.code not in args.code:
+            code = held.letter.code
+            if args.code is not None and code not in args.code:
+                skipped += 1
                 continue
-            if await _settled(held, args.action, as_json=args.json):
-                done += 1
-            else:
-                left += 1
-            if done + left == args.limit:
+            (done if await _settled(held, args.action, as_json=args.json) else left)[code] += 1
+            if done.total() + left.total() == args.limit:
                 break
-    _say(f"{done} of {count} dead letters {_DONE[args.action]}")
+        if args.action != "show" and await letters.count() <= skipped + left.total():  # or there are others
+            await _resolve(settings, letters, done.keys() - left.keys())
+    _say(f"{done.total()} of {count} dead letters {_DONE[args.action]}")
     return EXIT_FINDINGS if left else 0
+
+
+async def _resolve(settings: Settings, letters: DeadLetters, codes: Iterable[str]) -> None:
+    """Says of kinds of which nothing is left that their alert is over."""
+    for code in sorted(codes):
+        alert = letters_alert(settings.topology.dead, code, letters=0, reason="")
+        message = alert_message(settings.topology.alerts, alert, datetime.now(UTC), resolved=True)
+        try:
+            await letters.tell(message)
+        except LostError:
+            raise
+        except UnavailableError as error:
+            _say(f"alert {alert.key!r} is not resolved: {error}")
 
 
 @asynccontextmanager

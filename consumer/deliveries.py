@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -11,12 +10,12 @@ import structlog
 from blobmap.errors import UnavailableError, UsageError
 from consumer.outputs import Outputs, StuckError
 from consumer.ports import LostError
-from consumer.records import dead_letter
 from consumer.retry import growing_delays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from consumer.aside import Aside
     from consumer.ports import Delivery, Sink, Source, Status
     from consumer.records import Message
 
@@ -67,13 +66,13 @@ class Deliveries:
 
     Args:
         handler: handles them.
-        dead: queue of the dead letters.
+        aside: sets aside what cannot be read.
         patience_s: seconds to go on trying with one delivery.
     """
 
-    def __init__(self, handler: Handler, *, dead: str, patience_s: float) -> None:
+    def __init__(self, handler: Handler, *, aside: Aside, patience_s: float) -> None:
         self._handler = handler
-        self._dead = dead
+        self._aside = aside
         self._patience_s = patience_s
 
     async def run(self, source: Source, sink: Sink, stop: asyncio.Event) -> None:
@@ -134,18 +133,8 @@ class Deliveries:
                 return
 
     async def _set_aside(self, delivery: Delivery, reason: str, sink: Sink) -> None:
-        _log.warning("refused", code="unreadable", queue=delivery.routing_key, reason=reason)
-        letter = dead_letter(
-            self._dead,
-            delivery.body,
-            code="unreadable",
-            reason=reason,
-            first_seen=delivery.first_seen or datetime.now(UTC),
-            deliveries=delivery.deliveries,
-            exchange=delivery.exchange,
-            routing_key=delivery.routing_key,
-        )
-        await sink.publish(letter)
+        for message in self._aside.letters(delivery, code="unreadable", reason=reason):
+            await sink.publish(message)
 
 
 async def _stop_on(stop: asyncio.Event, source: Source) -> None:

@@ -23,6 +23,7 @@ from consumer.records import Message
 from consumer.sqlite_file import Format
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Collection, Sequence
 
     from consumer.topology import Topology
@@ -134,12 +135,8 @@ class EmbeddedQueue(EventFile):
         now = datetime.now(UTC)
         _, wait_s = self._waits.get(message.queue, (None, None))
         due = 0.0 if wait_s is None else now.timestamp() + wait_s
-        headers = json.dumps(dict(message.headers))
-        row = (message.queue, message.key, message.schema, message.body, headers, now.isoformat(), due)
         with self._database:
-            if message.key is not None:  # it says all that earlier ones with this key said
-                self._database.execute("DELETE FROM messages WHERE queue = ? AND key = ?", row[:2])
-            self._database.execute(_INSERT, row)
+            put_message(self._database, message, now, due=due)
 
     def _take_due(self, queues: Sequence[str], limit: int, given: Collection[int]) -> tuple[list[Delivery], float]:
         names, now = json.dumps(queues), time.time()
@@ -179,6 +176,21 @@ class EmbeddedQueue(EventFile):
     def _forget(self, statement: str, *values: float) -> int:
         """Deletes from the journal; the bytes that it had there."""
         return sum(size for (size,) in self._database.execute(statement, values))
+
+
+def put_message(database: sqlite3.Connection, message: Message, now: datetime, *, due: float = 0.0) -> None:
+    """Puts a message into the file, in a transaction that is open.
+
+    Args:
+        database: the file.
+        message: what is put; it says all that earlier ones of its queue with the same key said.
+        now: UTC.
+        due: seconds since 1970 before which nobody is given it.
+    """
+    if message.key is not None:
+        database.execute("DELETE FROM messages WHERE queue = ? AND key = ?", (message.queue, message.key))
+    headers = json.dumps(dict(message.headers))
+    database.execute(_INSERT, (message.queue, message.key, message.schema, message.body, headers, now.isoformat(), due))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from blobmap.errors import UnavailableError, UsageError
-from consumer.embedded import EMBEDDED_FORMAT
+from consumer.embedded import EMBEDDED_FORMAT, put_message
 from consumer.letters import Letter, read_letter
 from consumer.sqlite_file import open_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from consumer.records import Message
 
 
 class EmbeddedLetters:
@@ -44,6 +46,11 @@ class EmbeddedLetters:
                 return
             last = row[0]
             yield _EmbeddedLetter(self.database, last, read_letter(json.loads(row[1]), row[2]))
+
+    async def tell(self, message: Message) -> None:
+        """See `letters.DeadLetters`."""
+        with _translated(), self.database:
+            put_message(self.database, message, datetime.now(UTC))
 
 
 class _EmbeddedLetter:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from consumer.records import Message
+
 # For letters that somebody else put there.
 _UNKNOWN = "unknown"
 
@@ -87,6 +89,13 @@ class DeadLetters(Protocol):
 
     def held(self, most: int) -> AsyncIterator[HeldLetter]:
         """Gives the letters, oldest first, at most so many."""
+
+    async def tell(self, message: Message) -> None:
+        """Publishes a message to another queue.
+
+        Raises:
+            UnavailableError: it could not be published now.
+        """
 
 
 def read_letter(headers: Mapping[str, object], body: bytes) -> Letter:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import structlog
-
+from consumer.aside import Aside
 from consumer.batches import Batches
 from consumer.events import Dialect, ObjectEvent, Parsed, Refusal, parse_message
 from consumer.flagging import Flagging
@@ -21,7 +20,7 @@ from consumer.ledger import Ledger
 from consumer.often import OFTEN, Often
 from consumer.outputs import Outputs
 from consumer.ports import LostError
-from consumer.records import Message, dead_letter, object_record, objects_message
+from consumer.records import object_record, objects_message
 from consumer.route import Document, Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
 from consumer.until import until
 
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from consumer.finder import Finder
     from consumer.ledger import Entry
     from consumer.ports import Delivery, Flags, Journal, Manifests, Sink, Source, Status
-    from consumer.records import EventName
-
-_log = structlog.get_logger(__name__)
+    from consumer.records import EventName, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +125,7 @@ class Pipeline:
         self._progress = asyncio.Event()
         self._draining = False
         self._tasks = asyncio.TaskGroup()
+        self._aside = Aside(plan.dead, plan.alerts, status)
         self._often = Often(plan.events, plan.alerts, sink=others, status=status, tasks=self._tasks)
         self._batches = Batches[_Told](most=plan.batch_objects, wait_s=plan.batch_s, send=self._tell, tasks=self._tasks)
         self._flagging = Flagging(
@@ -179,7 +177,7 @@ class Pipeline:
         entry = self._ledger.enter(delivery.tag)
         if delivery.deliveries >= OFTEN:
             self._often.note(delivery)
-        letters = []
+        letters: list[Message] = []
         for parsed in parse_message(delivery.body, self._plan.dialect):
             outcome = route(parsed, self._manifests.tries, self._plan.rules)
             self._count(parsed, outcome)
@@ -194,7 +192,7 @@ class Pipeline:
             elif outcome == _OF_MANIFESTS and isinstance(parsed, ObjectEvent):
                 self._manifests.noticed(parsed.bucket, parsed.key)
             elif isinstance(outcome, Refusal):
-                letters.append(self._letter(outcome, delivery))
+                letters += self._aside.letters(delivery, code=outcome.code, reason=outcome.reason, body=outcome.body)
         if letters:
             entry.open_outputs += 1
             self._tasks.create_task(self._set_aside(letters, entry))
@@ -269,19 +267,6 @@ class Pipeline:
             self._release(told.entry for told in done)
 
     # --- dead letters
-
-    def _letter(self, refusal: Refusal, delivery: Delivery) -> Message:
-        _log.warning("refused", code=refusal.code, reason=refusal.reason)
-        return dead_letter(
-            self._plan.dead,
-            delivery.body if refusal.body is None else refusal.body,
-            code=refusal.code,
-            reason=refusal.reason,
-            first_seen=delivery.first_seen or datetime.now(UTC),
-            deliveries=delivery.deliveries,
-            exchange=delivery.exchange,
-            routing_key=delivery.routing_key,
-        )
 
     async def _set_aside(self, letters: Sequence[Message], entry: Entry) -> None:
         for letter in letters:

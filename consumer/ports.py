@@ -149,6 +149,8 @@ class Status:
         blocked: why the broker takes nothing from anybody, None where it does.
         troubles: queue to reason, for each queue that does not take messages now.
         alerts: what is alerted and not over, by the alert's key; in one line each.
+        set_aside: kind of fault to number of messages that were set aside for it.
+        told_aside_s: kind of fault to when that was alerted last, as the clock tells that only grows.
         counts: outcomes and messages, by name.
         longest_stall_s: for how long the event loop was kept from running at most.
         relist: bucket to number of changes that events could not name, so that only a listing can tell.
@@ -160,6 +162,8 @@ class Status:
     blocked: str | None = None
     troubles: dict[str, str] = field(default_factory=dict)
     alerts: dict[str, str] = field(default_factory=dict)
+    set_aside: Counter[str] = field(default_factory=Counter)
+    told_aside_s: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     longest_stall_s: float = 0.0
     relist: Counter[str] = field(default_factory=Counter)

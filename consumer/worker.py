@@ -9,6 +9,7 @@ import structlog
 
 from blobmap.errors import UsageError
 from consumer import assembly
+from consumer.aside import Aside
 from consumer.backfill import Backfills
 from consumer.broker import CLOSE_S
 from consumer.catalog import Catalog
@@ -63,6 +64,7 @@ class Worker:
         self._lines = lines
         self._settings = settings
         self._status = status
+        self._aside = Aside(settings.topology.dead, settings.topology.alerts, status)
         self._finder = Finder(assembly.data(settings), trust_s=0)
         data = assembly.data(settings)
         alerts = StoreAlerts(settings.topology.alerts, self.sink, catalog)
@@ -101,7 +103,7 @@ class Worker:
         """
         settings = self._settings
         patience_s = settings.sink.patience_s
-        deliveries = Deliveries(self.handlers[queue], dead=settings.topology.dead, patience_s=patience_s)
+        deliveries = Deliveries(self.handlers[queue], aside=self._aside, patience_s=patience_s)
         sorted_ = SortedSink(objects=self._lines or sink, journal=sink, others=sink)
         patient = PatientSink(sorted_, self._status, patience_s=patience_s)
         with self.sink.within(patient, announcer):

@@ -16,6 +16,7 @@ from blobmap import ManifestStore
 from blobmap.errors import RefusedError, UsageError
 from blobmap.storage import StorageOptions, open_storage
 from consumer import assembly
+from consumer.aside import Aside
 from consumer.backfill import Backfills
 from consumer.broker import open_session
 from consumer.by_hand import add_arguments, run_backfill
@@ -147,7 +148,7 @@ async def test_from_the_command_to_one_mover(gateway: Gateway, bucket: str, amqp
     async with session_at as session, bench(amqp_url) as at:
         sink = PatientSink(session.sink, Status(), patience_s=60)
         backfills = Backfills(assembly.backfill_plan(given), catalog, assembly.data(given), sink=sink)
-        loop = Deliveries(backfills, dead="blobmap.dead", patience_s=60)
+        loop = Deliveries(backfills, aside=Aside("blobmap.dead", "alerts", Status()), patience_s=60)
         working = asyncio.create_task(loop.run(session.source, sink, stop))
         told: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
 

@@ -174,6 +174,27 @@ async def test_a_daemon_that_has_the_file_is_given_requeued_letters(dead: Comman
     await queue.close()
 
 
+@pytest.mark.parametrize(
+    ("words", "over"),
+    [
+        (["show"], []),
+        (["drop", "--limit", "2"], []),
+        (["drop", "--code", "bad-record"], ["bad-record"]),
+        (["requeue"], ["bad-record", "unreadable", "wrapped"]),
+    ],
+)
+async def test_the_alert_of_a_kind_is_over_with_its_last_letter(
+    dead: Command, file: Path, words: list[str], over: list[str]
+) -> None:
+    assert await dead(*words) == 0
+    queue = await EmbeddedQueue.open(file, prefetch=10)
+    alerts = [json.loads(message.body) for message in await queue.messages("blobmap.alerts")]
+    await queue.close()
+    assert [(alert["key"], alert["resolved"]) for alert in alerts] == [
+        (f"dead-letter:blobmap.dead/{code}", True) for code in over
+    ]
+
+
 async def test_two_commands_at_once_requeue_each_letter_once(file: Path, dead: Command) -> None:
     with open_embedded_letters(file, "blobmap.dead") as one, open_embedded_letters(file, "blobmap.dead") as other:
         held = [[letter async for letter in letters.held(9)] for letters in (one, other)]
@@ -254,6 +275,23 @@ async def test_letters_at_a_broker_are_shown_requeued_and_dropped(
         assert shown.out.splitlines()[1] == "    two"
         assert shown.err == "blobmap-consumer: 1 of 2 dead letters dropped\n"
         assert await bodies(at, "blobmap.dead", 1) == [b"\xff four"]
+        (alert,) = await at.drain("blobmap.alerts")
+        told = json.loads(alert.body)
+        assert (told["key"], told["resolved"]) == ("dead-letter:blobmap.dead/bad-record", True)
+        assert alert.schema == "blobmap.alerts.v1"
+
+
+@pytest.mark.services
+async def test_an_alert_that_nobody_takes_does_not_fail_the_command(
+    broker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with bench(broker) as at:
+        await bury(at, letter(b"x"))
+        await at.channel.queue_delete("blobmap.alerts")
+        assert await Command(settings(amqp=Amqp(url=SecretStr(broker))), capsys)("drop") == 0
+        assert await at.ready("blobmap.dead") == 0
+    key = "dead-letter:blobmap.dead/bad-record"
+    assert f"alert '{key}' is not resolved: queue 'blobmap.alerts' does not take the message" in capsys.readouterr().err
 
 
 @pytest.mark.services

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blobmap.errors import UnavailableError, UsageError
+from consumer.aside import Aside
 from consumer.deliveries import Deliveries, PatientSink
 from consumer.embedded import EmbeddedQueue
 from consumer.open_sink import OpenSink
@@ -89,7 +90,7 @@ async def queued(path: Path, *bodies: bytes) -> AsyncIterator[EmbeddedQueue]:
 async def run_until(queue: EmbeddedQueue, handler: Handled, *, left: int, patience_s: float = 60) -> None:
     """Runs until so many messages are left in the queue."""
     stop = asyncio.Event()
-    deliveries = Deliveries(handler, dead="dead", patience_s=patience_s)
+    deliveries = Deliveries(handler, aside=Aside("dead", "alerts", Status()), patience_s=patience_s)
     running = asyncio.ensure_future(deliveries.run(queue.source("in"), queue, stop))
 
     async def as_few() -> bool:
@@ -136,7 +137,7 @@ async def test_a_session_that_is_over_ends_what_is_at_work(tmp_path: Path) -> No
         handler = Handled()
         handler.free.clear()
         source = Cut(queue.source("in"))
-        deliveries = Deliveries(handler, dead="dead", patience_s=60)
+        deliveries = Deliveries(handler, aside=Aside("dead", "alerts", Status()), patience_s=60)
         running = asyncio.ensure_future(deliveries.run(source, queue, asyncio.Event()))
         await handler.begun.wait()
         source.lost.set()
@@ -151,7 +152,9 @@ async def test_a_stop_finishes_what_is_at_work_and_takes_no_more(tmp_path: Path)
         handler, stop = Handled(), asyncio.Event()
         handler.free.clear()
         running = asyncio.ensure_future(
-            Deliveries(handler, dead="dead", patience_s=60).run(queue.source("in"), queue, stop)
+            Deliveries(handler, aside=Aside("dead", "alerts", Status()), patience_s=60).run(
+                queue.source("in"), queue, stop
+            )
         )
         await handler.begun.wait()
         stop.set()

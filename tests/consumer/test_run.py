@@ -16,6 +16,8 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.amqp import Got
+
 pytestmark = pytest.mark.services
 
 
@@ -35,9 +37,10 @@ async def test_events_become_records_and_one_flag(site: Site) -> None:
             created("b", "s.zarr/lat/c/0"),
             *(created("b", f"new.zarr/t/c/{number}/0") for number in range(5)),
         )
-        told = await collected(at, 20)
+        await site.publish(created("b", "s.zarr/t/c/20/0"))  # when it is told, all before it are taken
+        told = await collected(at, 21)
         assert {(record["key"], record["blob_id"]) for record in told} == {
-            (f"s.zarr/t/c/{number}/0", f"b_t_{number // 10}") for number in range(20)
+            (f"s.zarr/t/c/{number}/0", f"b_t_{number // 10}") for number in range(21)
         }
         assert await process.stop() == 0
         assert await records(at) == []
@@ -75,10 +78,20 @@ async def test_an_unreadable_message_is_set_aside_and_the_next_one_handled(site:
         await process.until_logged("consuming")
         await at.publish([b"\xff no JSON", created("b", "s.zarr/t/c/0")], exchange="s3.events", routing_key="rk")
         await collected(at, 1)
-        (letter,) = await at.drain("blobmap.dead")
+
+        async def dead() -> list[Got]:
+            return await at.drain("blobmap.dead")
+
+        (letter,) = await eventually(dead, what="a dead letter")
         assert letter.body == b"\xff no JSON"
         assert str(letter.headers["reason"]).startswith("not JSON: ")
         assert (letter.headers["exchange"], letter.headers["routing_key"]) == ("s3.events", "rk")
+
+        async def alerted() -> list[Got]:
+            return await at.drain("blobmap.alerts")
+
+        (alert,) = await eventually(alerted, what="an alert")
+        assert json.loads(alert.body)["key"] == f"dead-letter:blobmap.dead/{letter.headers['code']}"
         assert await process.stop() == 0
 
 
@@ -86,7 +99,7 @@ async def test_r16_a_stop_in_the_middle_loses_nothing(site: Site) -> None:
     """Distinct ids that came out, and messages that are still queued, are the messages that went in."""
     site.source = "prefetch = 4"
     site.more = "[sink]\nbatch_objects = 1\n"
-    await site.publish(*(created("b", f"s.zarr/t/c/{number}/0") for number in range(1000)))
+    await site.publish(*(created("b", f"s.zarr/t/c/{number}/0") for number in range(3000)))
     async with site.run() as process, bench(site.url) as at:
         await process.until_logged("consuming")
 
@@ -100,10 +113,10 @@ async def test_r16_a_stop_in_the_middle_loses_nothing(site: Site) -> None:
         told = await records(at)
 
         async def given_back() -> bool:
-            return len(told) + await at.ready("blobmap.events") == 1000
+            return len(told) + await at.ready("blobmap.events") == 3000
 
-        await eventually(given_back, what="told and queued are 1000")
-    assert 0 < len(told) < 1000, "the stop did not come in the middle"
+        await eventually(given_back, what="told and queued are 3000")
+    assert 0 < len(told) < 3000, "the stop did not come in the middle"
     assert len({record["id"] for record in told}) == len(told)
     assert "Traceback" not in process.err
 
