@@ -203,12 +203,15 @@ def _two_names(data: bytes) -> tuple[str, str]:
 
 
 def _told(header: bytes, *, redelivered: bool) -> tuple[int, datetime | None]:
-    """How often a message was delivered, and when it was published; what cannot be read says nothing."""
+    """How often a message was delivered, and when it was published; what cannot be read says nothing.
+
+    A count in a message that comes for the first time is its publisher's.
+    """
     content = ContentHeader()
     try:
         content.unmarshal(header)
     except _UNREADABLE:
         return 1 + redelivered, None
     properties = content.properties
-    count = properties.headers.get("x-delivery-count") if properties.headers else None
+    count = properties.headers.get("x-delivery-count") if redelivered and properties.headers else None
     return 1 + (count if isinstance(count, int) else redelivered), properties.timestamp

@@ -146,6 +146,7 @@ def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
 @given(sequences, st.lists(st.integers(0, 2000), max_size=20))
 @example(b"".join(delivery(b"x" * 250)) + HEARTBEAT, [])
 @example(b"".join(delivery(b"")), [3])
+@example(frame(method()) + frame(header(0, timestamp=SEEN, headers={"x-delivery-count": 3})), [])
 def test_gives_what_the_library_reads_wherever_the_bytes_are_cut(data: bytes, places: list[int]) -> None:
     opened = Opened()
     rest = opened.sort(*cut(data, places))
