@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -67,6 +68,11 @@ def movers(settings: Settings) -> tuple[str, ...]:
     return tuple(mover.name for mover in settings.mover)
 
 
+def patience_s(settings: Settings) -> float:
+    """How long to try with what was delivered before it is given back; without end where nobody could be given it."""
+    return math.inf if settings.embedded is not None else settings.sink.patience_s
+
+
 def plan(settings: Settings) -> Plan:
     """What the pipeline needs."""
     return Plan(
@@ -79,7 +85,7 @@ def plan(settings: Settings) -> Plan:
         journal=settings.topology.journal,
         batch_objects=settings.sink.batch_objects,
         batch_s=settings.sink.batch_ms / 1000,
-        patience_s=settings.sink.patience_s,
+        patience_s=patience_s(settings),
     )
 
 

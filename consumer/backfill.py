@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from blobmap.errors import BlobmapError, UsageError
+from blobmap.errors import BlobmapError, UnavailableError, UsageError
 from consumer.backfill_known import BackfillKnown
 from consumer.backfill_steps import suspected
 from consumer.key_range import KeyRange, tell_range
@@ -125,7 +125,6 @@ class Backfills:
         """
         task = parse_task(body)
         to = self._addressees(task)
-        await self._catalog.fresh()
         try:
             follows = await self._do(task, to, sink)
         except (LostError, StuckError):
@@ -137,6 +136,9 @@ class Backfills:
             await self._publish(follows, sink)
 
     async def _do(self, task: Task, to: Addressees, sink: Sink) -> Follows | None:
+        stale = self._catalog.stale()
+        if stale is not None:  # a delivery that waited here would be taken from us by the broker
+            raise UnavailableError(stale)
         data = self._data[task.bucket]
         if task.scope is not None:
             return await self._scopes.do(task, to, sink=sink, data=data)

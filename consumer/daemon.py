@@ -156,7 +156,7 @@ class Daemon:
                 await (lines or sink if message.schema == OBJECTS_SCHEMA else sink).publish(message)
 
             async with self._posts(amqp, laid_out, stop), self._catalog.kept(stop):
-                await supervisor.run(pump, send, stop)
+                await supervisor.run(pump, send, stop, ready=self._catalog.fresh)
 
     @asynccontextmanager
     async def _posts(self, amqp: Amqp, laid_out: Topology, stop: asyncio.Event) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ from consumer.flagging import Flagging
 from consumer.journal import journal_message
 from consumer.ledger import Ledger
 from consumer.often import OFTEN, Often
-from consumer.outputs import Outputs
+from consumer.outputs import Outputs, StuckError
 from consumer.ports import LostError
 from consumer.records import object_record, objects_message
 from consumer.route import Document, Emit, Ignore, Outcome, Relist, Rules, Unclaimed, Withheld, route
@@ -48,7 +48,7 @@ class Plan:
         journal: name of the journal.
         batch_objects: records in a message at most.
         batch_s: seconds that a record waits for others at most.
-        patience_s: seconds after which an output that nobody takes ends the session.
+        patience_s: seconds after which an output that nobody takes, or manifests that are stale, end the session.
     """
 
     dialect: Dialect
@@ -142,7 +142,7 @@ class Pipeline:
 
         Raises:
             LostError: the session is over.
-            StuckError: a queue took nothing for as long as patience lasts.
+            StuckError: a queue took nothing, or manifests were stale, for as long as patience lasts.
             Exception: whatever else a source or a sink raised. What was not acknowledged is delivered again.
         """
         try:
@@ -152,7 +152,7 @@ class Pipeline:
                 self._status.consuming = True
                 while deliveries := await self._source.take():
                     if not self._manifests.is_fresh:
-                        await until(stop, self._manifests.fresh())
+                        await until(stop, self._until_fresh())
                         if stop.is_set():
                             break
                     for delivery in deliveries:
@@ -168,6 +168,14 @@ class Pipeline:
         finally:
             self._status.consuming = False
             self._batches.discard()
+
+    async def _until_fresh(self) -> None:
+        """Waits with what was taken, but not for longer than for an output."""
+        try:
+            async with asyncio.timeout(self._plan.patience_s):
+                await self._manifests.fresh()
+        except TimeoutError:
+            raise StuckError("the manifests are stale", ()) from None
 
     async def _stop_on(self, stop: asyncio.Event) -> None:
         await stop.wait()

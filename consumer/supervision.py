@@ -18,7 +18,7 @@ from consumer.retry import growing_delays, persist
 from consumer.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from consumer.address import Address
     from consumer.broker import Session
@@ -76,6 +76,8 @@ class Supervisor:
         pump: Callable[[Session], Awaitable[None]],
         send: Callable[[Sink, Message], Awaitable[None]],
         stop: asyncio.Event,
+        *,
+        ready: Callable[[], Coroutine[object, object, None]],
     ) -> None:
         """Pumps, in one session after the other, until told to stop.
 
@@ -83,6 +85,7 @@ class Supervisor:
             pump: what is done in a session, as long as it lasts.
             send: publishes one message the way that `pump` does, given the sink of a session.
             stop: set to stop.
+            ready: returns as soon as a session would be of use.
 
         Raises:
             UnavailableError: the broker could not be reached for too long; the message has the cause.
@@ -90,7 +93,8 @@ class Supervisor:
         """
         delays = growing_delays()
         while not stop.is_set():
-            opened = await until(stop, self._reach())
+            await until(stop, ready())
+            opened = None if stop.is_set() else await until(stop, self._reach())
             if opened is None:
                 return
             closing, session = opened

@@ -102,7 +102,7 @@ class Worker:
             StuckError: a queue took nothing for as long as patience lasts.
         """
         settings = self._settings
-        patience_s = settings.sink.patience_s
+        patience_s = assembly.patience_s(settings)
         deliveries = Deliveries(self.handlers[queue], aside=self._aside, patience_s=patience_s)
         sorted_ = SortedSink(objects=self._lines or sink, journal=sink, others=sink)
         patient = PatientSink(sorted_, self._status, patience_s=patience_s)
@@ -193,4 +193,4 @@ class WorkerDaemon:
         async def send(sink: Sink, message: Message) -> None:
             await (lines or sink if message.schema == OBJECTS_SCHEMA else sink).publish(message)
 
-        await supervisor.run(work, send, stop)
+        await supervisor.run(work, send, stop, ready=self._catalog.fresh)

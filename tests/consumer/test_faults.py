@@ -10,12 +10,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from obstore.store import LocalStore
 
 from tests.services.relay import relay
 from tests.support.accounting import assert_accounts_balance
 from tests.support.amqp import bench
+from tests.support.consumer_process import consumer
 from tests.support.notifications import created
 from tests.support.site import ALERTS, DEAD, EVENTS, OBJECTS, Site, collected, readiness, vhost
+from tests.support.stores import RawArray, chunk_keys, write_store
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -215,6 +218,31 @@ async def test_a_channel_that_the_broker_closes_for_unacknowledged_messages(
             await consuming_again(process)
             await collected(at, 10)
             assert await process.stop() == 0
+    finally:
+        await asyncio.to_thread(_set_consumer_timeout, faulty_rabbitmq, "1800000")
+
+
+async def test_a_worker_goes_on_where_the_broker_took_its_delivery_away(site: Site, faulty_rabbitmq: RabbitMQ) -> None:
+    """The same for `partition`, of which a delivery takes longer: a mover's queue refuses what a backfill tells."""
+    (site.directory / "data").mkdir()
+    array = RawArray("t", (20,), (1,), dims=("time",))
+    write_store(LocalStore(site.directory / "data"), "s.zarr", [array])
+    site.more = f'data = "{site.directory / "data"}"\n[manifests]\nrefresh_s = 0.2\n'
+    await site.declare()
+    await asyncio.to_thread(_set_consumer_timeout, faulty_rabbitmq, "1000")
+    try:
+        async with bench(site.url) as at:
+            await at.publish([b'{"records":[]}'] * 2, routing_key=OBJECTS)
+            await asyncio.to_thread(_refuse, faulty_rabbitmq, site)
+            async with consumer(
+                site.directory / "worker", "partition", "--config", str(site.write_config())
+            ) as process:
+                await lost_for(process, "PRECONDITION_FAILED")
+                await asyncio.to_thread(_set_consumer_timeout, faulty_rabbitmq, "1800000")
+                await asyncio.to_thread(faulty_rabbitmq.ctl, "clear_policy", "--vhost", vhost(site.url), "refuse")
+                told = await collected(at, 20)
+                assert {record["key"] for record in told} == set(chunk_keys("s.zarr", array))
+                assert await process.stop() == 0
     finally:
         await asyncio.to_thread(_set_consumer_timeout, faulty_rabbitmq, "1800000")
 

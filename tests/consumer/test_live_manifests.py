@@ -139,6 +139,29 @@ async def test_stale_manifests_stop_routing_and_nothing_is_lost(site: Site) -> N
     assert not process.logged("session lost")
 
 
+async def test_events_are_given_back_where_manifests_stay_stale(site: Site) -> None:
+    """Before the broker would close the channel, again and again, and count each time."""
+    site.more = "[manifests]\nrefresh_s = 0.5\n[sink]\npatience_s = 0.5\n"
+    root = site.directory / "manifests"
+    keys = [f"s.zarr/t/c/{number}" for number in range(30)]
+    async with site.run() as process, bench(site.url) as at:
+        await process.until_logged("consuming")
+        root.rename(site.directory / "away")
+        await process.until_logged("manifests not compared")
+
+        async def given_back() -> bool:
+            keys.append(f"s.zarr/t/c/{len(keys)}")
+            await site.publish(created("b", keys[-1]))
+            return bool(process.logged("waiting without events")) and await at.consumers(EVENTS) == 0
+
+        await eventually(given_back, what="nobody consumes the queue")
+        (site.directory / "away").rename(root)
+        await site.publish(*(created("b", key) for key in keys[:30]))
+        told = await collected(at, len(keys))
+        assert await process.stop() == 0
+        await assert_accounts_balance(at, keys, told_before=[record["key"] for record in told])
+
+
 async def test_a_stop_while_manifests_are_stale_leaves_what_was_taken(site: Site) -> None:
     site.more = "[manifests]\nrefresh_s = 0.5\n"
     sent: list[str] = []

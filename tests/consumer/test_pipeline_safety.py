@@ -9,7 +9,9 @@ from structlog.testing import capture_logs
 
 from blobmap.errors import RefusedError, UnavailableError
 from consumer import retry
+from consumer.outputs import StuckError
 from consumer.ports import LostError
+from tests.support.manifests import NeverFresh
 from tests.support.notifications import created
 from tests.support.pipelines import PLAN, Daemon, FaultySink, HeldSink
 from tests.support.waiting import eventually
@@ -147,6 +149,16 @@ async def test_what_trying_again_cannot_help_ends_the_session(
         with pytest.raises(shown) as caught:
             await daemon.pipeline(queue).run(daemon.stop)
         assert caught.value is error
+        assert await daemon.left() == 1
+
+
+async def test_manifests_that_stay_stale_end_the_session(daemon: Daemon) -> None:
+    daemon.manifests = NeverFresh({})
+    daemon.plan = replace(PLAN, patience_s=0.01)
+    async with daemon.opened() as queue, asyncio.timeout(30):
+        await queue.put(created("b", "s.zarr/t/c/0"))
+        with pytest.raises(StuckError, match="the manifests are stale"):
+            await daemon.pipeline(queue).run(daemon.stop)
         assert await daemon.left() == 1
 
 

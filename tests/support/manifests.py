@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,21 @@ def trie(*manifests: Manifest) -> Trie:
     result = Trie()
     result.add_all(manifests)
     return result
+
+
+@dataclass(frozen=True)
+class NeverFresh:
+    """Manifests that nobody can compare."""
+
+    tries: Mapping[str, Trie]
+    is_fresh: bool = False
+
+    async def fresh(self) -> None:
+        """Waits without end."""
+        await asyncio.Event().wait()
+
+    def noticed(self, bucket: str, key: str) -> None:
+        """Nobody writes there."""
 
 
 @dataclass(frozen=True)

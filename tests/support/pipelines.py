@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from consumer.ports import Sink
+    from consumer.ports import Manifests, Sink
     from consumer.records import Message
 
 PLAN = Plan(
@@ -49,6 +49,7 @@ class Daemon:
         self.flags = FlagBook("flags", reflag_s=3600)
         self.finder = Finder({})
         self.stop = asyncio.Event()
+        self.manifests: Manifests = AlwaysFresh(TRIES)
         self.objects: Sink | None = None
         self.others: Sink | None = None
         self.queue: EmbeddedQueue | None = None
@@ -68,7 +69,7 @@ class Daemon:
             objects=self.objects or queue,
             others=self.others or queue,
             journal=queue,
-            manifests=AlwaysFresh(TRIES),
+            manifests=self.manifests,
             flags=self.flags,
             finder=self.finder,
             status=self.status,
