@@ -229,6 +229,27 @@ async def test_without_leave_to_partition_a_person_is_told_and_may_do_it(tmp_pat
         assert [alert["resolved"] for alert in await alerts(at)] == [False, True]
 
 
+async def test_n10_a_new_store_is_alerted_once_whoever_starts_again(tmp_path: Path, amqp_url: str) -> None:
+    """Every event comes twice, to two lives of both processes; nobody claims the store."""
+    yard = Yard(tmp_path, amqp_url, more=HASTY.replace("[flags]", "[flags]\npartition = false") + POLICY)
+    stores = ("s.zarr", "last-0.zarr", "last-1.zarr")
+    for scope in stores:
+        write_store(yard.data, scope, [TAS])
+    await yard.site.declare()
+    async with bench(yard.site.url) as at:
+        for life in range(2):
+            async with yard.run(f"run-{life}") as run, yard.work(f"worker-{life}") as worker:
+                for scope in ("s.zarr", "s.zarr", f"last-{life}.zarr"):
+                    await yard.announce(scope, TAS)
+                await worker.until_logged("alert", count=2 - life)  # the last one, so that all before it are handled
+                await yard.until_at_rest(at)
+                assert [await run.stop(), await worker.stop()] == [0, 0]
+        told = await alerts(at)
+    assert sorted((alert["key"], alert["resolved"]) for alert in told) == sorted(
+        (f"unmanaged-store:b/{scope}", False) for scope in stores
+    )
+
+
 async def test_what_is_no_store_is_told_once(yard: Yard) -> None:
     yard.data.put("files/a.nc", b"1")
     async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
