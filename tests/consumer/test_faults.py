@@ -285,6 +285,7 @@ async def test_r12_a_blocked_broker_is_said_and_a_stop_ends_and_nothing_is_lost(
 
 async def _all_told(at: Bench, process: ConsumerProcess, count: int) -> None:
     """Waits for records of so many keys, and stops the daemon; nothing is lost and nothing is made up."""
+    await process.until_logged("consuming")  # what another one had sent may have come before it can be stopped in order
     told = await collected(at, count)
     assert await process.stop() == 0
     await assert_accounts_balance(at, keys(count), told_before=[record["key"] for record in told])
