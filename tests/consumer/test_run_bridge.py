@@ -18,7 +18,7 @@ from blobmap.storage import StorageOptions, open_storage
 from tests.services.gateway import Gateway, WebhookEvents
 from tests.services.relay import relay
 from tests.support.accounting import assert_accounts_balance, spooled_keys
-from tests.support.amqp import Bench, bench
+from tests.support.amqp import Bench, Got, bench
 from tests.support.consumer_process import ConsumerProcess, consumer
 from tests.support.manifests import manifest
 from tests.support.notifications import created
@@ -97,7 +97,11 @@ async def test_what_a_gateway_posts_becomes_records(site: Site, gateway_binary: 
                 return [record["event"] for message in found for record in message["records"]] == ["removed"]
 
             await eventually(removed, what="the removal is told")
-            (flag,) = await at.drain("blobmap.flags")
+
+            async def flagged() -> list[Got]:
+                return await at.drain("blobmap.flags")
+
+            (flag,) = await eventually(flagged, what="a flag")
             assert json.loads(flag.body)["scope"] == "new.zarr"
         assert await process.stop() == 0
         assert await at.ready("blobmap.events") == 0

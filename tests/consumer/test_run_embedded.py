@@ -125,6 +125,7 @@ async def test_what_was_answered_survives_a_kill_in_the_middle(site: Site) -> No
         async def told() -> bool:
             return answered <= set(site.keys())
 
+        await process.until_logged("listening")  # all may be told already
         await eventually(told, what="every answered event is told")
         assert await process.stop() == 0
 
