@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from blobmap.conditions import check_conditions
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore
 
+    from blobmap.objects import Entry
     from blobmap.storage import Storage
 
 _READERS = 16
+_YOUNG = timedelta(seconds=60)
 _AHEAD = 48  # manifests that are asked for before the first of them is handed out
 
 # Readers wait for the store side by side, and parse one after the other: they would have to share the interpreter, and
@@ -46,7 +49,8 @@ class Changes:
     """What a listing says against what was known.
 
     Attributes:
-        changed: scope to etag, of every manifest that is new or has another etag than the known one.
+        changed: scope to version, of every manifest that is new or has another version than the known one. A version is
+            the etag; where there is none, as of a file that was put below a gateway, size and time of the last change.
         gone: known scopes whose manifest the listing does not have any more. Where a part of the root could not be
             listed, a scope in that part is not called gone.
         gaps: the prefixes of the root that could not be listed.
@@ -147,7 +151,7 @@ class ManifestStore:
             yield scope
 
     def changed_since(self, known: Mapping[str, str]) -> Changes:
-        """What one listing says against the known etags (scope to etag); no manifest is read."""
+        """What one listing says against the known versions (scope to version); no manifest is read."""
         changed: dict[str, str] = {}
         missing = set(known)
         for scope, etag in self._listing():
@@ -162,7 +166,7 @@ class ManifestStore:
             for entry in page:
                 scope = scope_of_key(entry["path"])
                 if scope is not None:
-                    yield scope, entry["e_tag"] or ""
+                    yield scope, _version(entry)
 
     def _read_all(self) -> Iterator[_Outcome]:
         readers = ThreadPoolExecutor(_READERS, thread_name_prefix="manifests")
@@ -195,3 +199,16 @@ class ManifestStore:
         if strict:
             raise error
         self.problems.append(str(error))
+
+
+def _version(entry: Entry) -> str:
+    """Tell one content of a manifest from the next, as far as a listing can.
+
+    Without an etag two changes within the resolution of a time look the same: then a young one has another version in
+    every listing, and is read each time until it is older than clocks differ.
+    """
+    if entry["e_tag"]:
+        return entry["e_tag"]
+    stat = f"{entry['size']} {entry['last_modified'].isoformat()}"
+    now = datetime.now(UTC)
+    return stat if abs(now - entry["last_modified"]) > _YOUNG else f"{stat} seen {now.isoformat()}"

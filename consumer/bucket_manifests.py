@@ -93,7 +93,7 @@ class BucketManifests:
         self._clock = clock
         self._compared: ManifestStore | None = None
         self._shared: ManifestStore | None = None
-        self._etags: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
         self._epochs: dict[str, tuple[int, float]] = {}
 
     def store(self) -> ManifestStore:
@@ -121,10 +121,10 @@ class BucketManifests:
             UsageError: the root is none.
         """
         began_s = self._clock()
-        changes = await self._in_thread(self._list, dict(self._etags))
+        changes = await self._in_thread(self._list, dict(self._versions))
         if changes.changed:
             with _collector_at_rest():
-                await _all(self._follow(scope, etag) for scope, etag in changes.changed.items())
+                await _all(self._follow(scope, version) for scope, version in changes.changed.items())
         await _all(self._let_go(scope) for scope in changes.gone)
         if changes.gaps:
             gaps = ", ".join(map(repr, changes.gaps))
@@ -147,16 +147,16 @@ class BucketManifests:
         found = await self._in_thread(self._read, scope)
         if not found.is_there:
             return False
-        self._etags[scope] = found.etag or ""
+        self._versions[scope] = found.etag or ""  # without one, what a listing calls it is not known
         self._note(scope, found)
         return True
 
-    async def _follow(self, scope: str, etag: str) -> None:
-        """Takes over a manifest that the listing shows with an etag that we do not know."""
+    async def _follow(self, scope: str, version: str) -> None:
+        """Takes over a manifest that the listing shows in a version that we do not know."""
         found = await self._in_thread(self._read, scope)
         if not found.is_there:  # a gateway may replace a file by removing it first
             raise UnavailableError(f"{self.url}: the manifest of {scope!r} is listed and not there")
-        self._etags[scope] = etag
+        self._versions[scope] = version
         self._note(scope, found)
 
     async def _let_go(self, scope: str) -> None:
@@ -166,7 +166,7 @@ class BucketManifests:
             self._note(scope, found)
             return
         self.trie.discard(scope)
-        del self._etags[scope]
+        del self._versions[scope]
         self._epochs.pop(scope, None)
         self.invalid.pop(scope, None)
         _log.info("manifest gone", bucket=self.bucket, scope=scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,13 +18,14 @@ from blobmap.errors import (
     UnreadableError,
 )
 from blobmap.manifest import Blob, Bucket, Manifest, Pin, manifest_key, render_manifest
-from blobmap.manifests import ManifestStore
+from blobmap.manifests import ManifestStore, _version
 from blobmap.storage import Storage
 from tests.support.backends import Backend, small_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blobmap.objects import Entry
     from tests.support.small_s3 import SmallS3
 
 SCOPES = ["", "a.zarr", "a.zarr/inner", "deep/er/b.zarr", "c 100%.zarr", "caf\u00e9+.zarr"]
@@ -243,3 +245,15 @@ def test_a_scope_that_no_object_can_be_kept_for_is_refused() -> None:
     for scope in ("a//b", "../a", ".blobmap/x"):
         with pytest.raises(ManifestError, match="no manifest can be kept"):
             store.write(Manifest(scope, 1), etag=None)
+
+
+def test_what_has_no_etag_is_told_by_size_and_time() -> None:
+    """As versitygw lists a file that was put below it; a young one is another in every listing."""
+    now = datetime.now(UTC)
+    young: Entry = {"path": "a/manifest.json", "size": 4, "last_modified": now, "e_tag": None, "version": None}
+    old: Entry = {**young, "last_modified": now - timedelta(hours=1)}
+    assert _version(old) == _version(old)
+    assert _version(old) != _version({**old, "size": 5})
+    assert _version(old) != _version({**old, "last_modified": now - timedelta(hours=2)})
+    assert _version(young) != _version(young)
+    assert _version({**young, "e_tag": "e"}) == "e"

@@ -283,7 +283,7 @@ async def test_a_manifest_that_is_listed_and_not_there_leaves_a_comparison_incom
     watched = Watched(root, clock)
     with pytest.raises(UnavailableError, match=r"the manifest of 's\.zarr' is listed and not there"):
         await watched.catalog._buckets["b"].manifests._follow("s.zarr", "etag")
-    assert "s.zarr" not in watched.catalog._buckets["b"].manifests._etags
+    assert "s.zarr" not in watched.catalog._buckets["b"].manifests._versions
 
 
 async def test_many_announcements_at_once_are_one_listing(root: Root, clock: Clock) -> None:
