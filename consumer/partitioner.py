@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from blobmap import Trie
+from blobmap.chunk_keys import METADATA_NAMES
 from blobmap.errors import BlobmapError, MissingError, UnreadableError
 from blobmap.scan import scan_stores
 from blobmap.state import read_state
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from blobmap import ManifestStore, Policy
     from blobmap.manifest import Manifest
+    from blobmap.rules import Resolution
     from blobmap.storage import Storage
     from consumer.catalog import Catalog
     from consumer.finder import Finder, Found
@@ -206,7 +208,7 @@ class Partitioner:
         if answer.kind == "blob" and answer.scope is not None:
             await self._backfills.consider(bucket, answer.scope, last_seen=flag.last_seen)
         kind = _KINDS[flag.reason]
-        if is_news and answer.kind == ("hot" if kind == "hot-outgrown" else "unmanaged") and kind not in memory.alerts:
+        if is_news and kind not in memory.alerts and _is_wrong(kind, flag.first_object, answer):
             await self._alerts.report(bucket, scope, kind, flag.first_object)
         if any(raised.resolved is None for raised in memory.alerts.values()):
             await self._alerts.settle(bucket, scope)
@@ -249,6 +251,10 @@ class Partitioner:
             difference = seen.outcome.difference
             log.info("partitioned", epoch=seen.epoch, added=difference.added, unclaimed=len(seen.unclaimed))
             await self._tell(flag.bucket, seen.outcome.manifest)
+        if seen.unclaimed:
+            await self._alerts.report(
+                flag.bucket, scope, "unclaimed-array", _object_of(flag, scope, seen), {"arrays": len(seen.unclaimed)}
+            )
         await self._end(flag, scope, look, seen, is_news=known.is_news(flag.last_seen), sink=sink)
 
     async def _end(self, flag: Flag, scope: str, look: Looked, seen: Seen, *, is_news: bool, sink: Sink) -> None:
@@ -341,6 +347,22 @@ class Partitioner:
         queue = wait_queue(self._settling.queue, wait_s)
         body = flag.model_dump_json(by_alias=True).encode()
         await sink.publish(Message(queue, FLAGS_SCHEMA, body, key=f"{flag.key} {flag.reason}"))
+
+
+def _object_of(flag: Flag, scope: str, seen: Seen) -> str:
+    """What stands for the arrays that could not be claimed: the object that was flagged, if it is in one of them."""
+    below = flag.first_object.removeprefix(f"{scope}/" if scope else "")
+    inside = any(below.startswith(f"{path}/" if path else "") for path in seen.unclaimed)
+    if inside and flag.first_object.rpartition("/")[2] not in METADATA_NAMES:
+        return flag.first_object
+    return "/".join(part for part in (scope, seen.unclaimed[0]) if part)
+
+
+def _is_wrong(kind: StoreAlertKind, key: str, answer: Resolution) -> bool:
+    """Whether a person has to know. A document is on disk whatever is claimed: only the scope around it can tell."""
+    if key.rpartition("/")[2] in METADATA_NAMES:
+        return kind == "unmanaged-store" and answer.scope is None
+    return answer.kind == ("hot" if kind == "hot-outgrown" else "unmanaged")
 
 
 def _trie(manifests: ManifestStore, scopes: list[str]) -> Trie:

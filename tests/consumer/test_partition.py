@@ -411,6 +411,36 @@ async def test_arrays_do_not_wait_for_ever_for_a_store_around_them(tmp_path: Pat
     assert yard.scopes() == ["p/s.zarr/pr", "p/s.zarr/tas"]
 
 
+async def test_a_store_whose_documents_come_first_is_told_of(tmp_path: Path, amqp_url: str) -> None:
+    yard = Yard(tmp_path, amqp_url, more=HASTY.replace("[flags]", "[flags]\npartition = false") + POLICY)
+    write_store(yard.data, "p/s", [TAS])
+    await yard.site.declare()
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.site.publish(created("b", "p/s/zarr.json"), created("b", "p/s/tas/zarr.json"))
+        await worker.until_logged("alert")
+        assert await worker.stop() == 0
+        told = await alerts(at)
+    assert [(alert["key"], alert["resolved"]) for alert in told] == [("unmanaged-store:b/p/s", False)]
+
+
+async def test_what_a_cut_has_left_unclaimed_is_told_of(yard: Yard) -> None:
+    odd = dataclasses.replace(PR, members={"chunk_key_encoding": {"name": "nobody-knows"}})
+    write_store(yard.data, "p/s", [TAS, odd])
+    await yard.site.declare()
+    async with yard.run() as run, yard.work() as worker, bench(yard.site.url) as at:
+        await run.until_logged("consuming")
+        await yard.announce("p/s", TAS)
+        await yard.until_ended("p/s")
+        await yard.until_at_rest(at)
+        assert await worker.stop() == 0
+        told = await alerts(at)
+    assert [(alert["key"], alert["resolved"]) for alert in told if alert["kind"] == "unclaimed-array"] == [
+        ("unclaimed-array:b/p/s", False)
+    ]
+    assert ("unmanaged-store:b/p/s", True) in {(alert["key"], alert["resolved"]) for alert in told}
+
+
 async def _rounds(at: Bench, queue: str) -> None:
     """Waits until what waits in a queue has come out of it, and has gone back, some times."""
 
