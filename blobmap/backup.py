@@ -120,6 +120,8 @@ def back_up(manifests: ManifestStore, path: Path, *, at: str, by: str) -> Backed
 def restore(manifests: ManifestStore, path: Path) -> Restored:
     """Write the manifests of an archive back.
 
+    Pins that were set since are kept: what somebody wants on disk does not leave it because of an older archive.
+
     Args:
         manifests: the root. What it has beside the scopes of the archive is left alone.
         path: of the archive, which is checked whole before anything is written.
@@ -171,6 +173,11 @@ def _restore(manifests: ManifestStore, manifest: Manifest, remembered: int) -> R
             held = parse_manifest(body.data, source=key, scope=scope)
         except ManifestError:
             held = None  # a broken one is what a restore is for
+    if held is not None:
+        known = {pin.prefix for pin in manifest.pinned}
+        manifest = replace(
+            manifest, pinned=(*manifest.pinned, *(pin for pin in held.pinned if pin.prefix not in known))
+        )
     if held is not None and all(getattr(held, name) == getattr(manifest, name) for name in _SAYS):
         return RestoredScope(scope, held.epoch, written=False)
     anew = replace(manifest, epoch=Epochs(manifests, scope).above(epoch, manifest.epoch, remembered))

@@ -78,11 +78,21 @@ def test_what_differs_is_replaced_and_named(tmp_path: Path) -> None:
     done = restore(root, path)
     assert done.scopes == (
         RestoredScope("a", 12, written=True, changed_rules=("b_t", "b_u")),
-        RestoredScope("b", 3, written=True),
+        RestoredScope("b", 2, written=False),
     )
     assert done.others == ("c",)
+    assert root.read("b").manifest.pinned == (Pin("t", "x"),)
     assert root.read("a").manifest == manifest("a", epoch=12)
     assert read_state(root.storage, "a").highest_epoch == 12
+
+
+def test_pins_of_then_and_of_now_are_both_kept(tmp_path: Path) -> None:
+    then, now, changed = Pin("t", "then"), Pin("u", "now"), Pin("t", "changed since")
+    root = held(manifest("a", epoch=1, pins=(then,)))
+    path = saved(root, tmp_path)
+    root.write(manifest("a", epoch=2, width=8, pins=(changed, now)), etag=root.read("a").etag)
+    assert restore(root, path).scopes == (RestoredScope("a", 3, written=True, changed_rules=("b_t",)),)
+    assert root.read("a").manifest.pinned == (then, now)
 
 
 def test_a_broken_manifest_is_kept_and_one_that_is_broken_now_is_replaced(tmp_path: Path) -> None:
