@@ -103,6 +103,9 @@ def _roots(buckets: list[dict[str, Any]]) -> Iterator[str]:
         for other, owner in roots[index + 1 :]:
             if root.startswith(other) or other.startswith(root):
                 yield f"bucket {owner!r}: manifests {other!r} and {root!r} of bucket {name!r} share a root"
+    for bucket in buckets:
+        if str(bucket.get("manifests")).rstrip("/") == str(bucket.get("data") or f"s3://{bucket['name']}").rstrip("/"):
+            yield f"bucket {bucket['name']!r}: data and manifests are one place: manifests need a root of their own"
 
 
 def _movers(tree: Mapping[str, Any], buckets: list[str]) -> Iterator[str]:

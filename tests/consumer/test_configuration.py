@@ -231,6 +231,10 @@ def test_no_fault_shows_a_secret(tmp_path: Path) -> None:
             "bucket 'b': manifests 's3://m/cordex/' and 's3://m/cordex/' of bucket 'cordex' share a root",
         ),
         (
+            MINIMAL + '[[bucket]]\nname = "b"\nmanifests = "s3://b"\n',
+            "bucket 'b': data and manifests are one place: manifests need a root of their own",
+        ),
+        (
             MINIMAL + '[[bucket]]\nname = "b"\nmanifests = "/b"\n[[mover]]\nname = "a"\nbuckets = ["cordex"]\n',
             "no mover lists bucket 'b'",
         ),
